@@ -1,4 +1,4 @@
-"""The reader of YAML: as strict as Go's, with the line that each complaint is about.
+"""The reader and writer of YAML: as strict as Go's, with the line that each complaint is about.
 
 All YAML is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
 is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
@@ -20,10 +20,11 @@ import yaml
 from installer.common.formats import YamlError
 from installer.common.formats.composer import Composer
 
-__all__ = ["CORE", "GO", "compose", "compose_all", "construct", "dump", "go_text", "is_null", "load", "load_all"]
-
 _TAG = "tag:yaml.org,2002:"
 _BOOLS = {"y": True, "n": False, "yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+# Numbers in base 60 and dates are quoted as Go does, for readers of YAML 1.1.
+_BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?(?:[Tt ]|\Z)", re.ASCII)
 # Numbers with more digits need more than 64 bits in every base.
 _LONGEST_INT = 80
 
@@ -218,11 +219,6 @@ def load_all(text: str | bytes, schema: type[Any] = GO) -> list[Any]:
     return [construct(node, schema) for node in compose_all(text, schema)]
 
 
-def dump(data: Any) -> str:
-    """Plain data as YAML, keys in the order given, long lines unbroken, texts with lines as blocks."""
-    return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1 << 20))
-
-
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """SafeDumper that never writes anchors and shows texts of several lines as blocks.
 
@@ -239,8 +235,36 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
+class _GoDumper(_Dumper):
+    """A dumper that writes a text plain where Go would read it back as a text, else in double quotes."""
+
+    yaml_implicit_resolvers = GO.yaml_implicit_resolvers
+
+    def resolved(self: Any, data: str) -> str:
+        """Return the tag that a reader gives to the plain text."""
+        return str(self.resolve(yaml.ScalarNode, data, (True, False)))
+
+
 def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+    return dumper.represent_scalar(f"{_TAG}str", data, style="|" if "\n" in data else None)
+
+
+def _as_go_quotes(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+    plain = _GoDumper.resolved(dumper, data) == f"{_TAG}str" and not _BASE60.match(data) and not _DATE.match(data)
+    return dumper.represent_scalar(f"{_TAG}str", data, style="|" if "\n" in data else None if plain else '"')
 
 
 _Dumper.add_representer(str, _text)
+_GoDumper.add_representer(str, _as_go_quotes)
+
+
+def dump(data: Any) -> str:
+    """Write plain data as YAML, keys in the order given, long lines unbroken, texts with lines as blocks."""
+    return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1 << 20))
+
+
+def go_dump(data: Any) -> str:
+    """Write plain data as sigs.k8s.io/yaml does, letter for letter: keys sorted, long lines wrapped at 80 columns."""
+    return str(
+        yaml.dump(data, Dumper=_GoDumper, default_flow_style=False, sort_keys=True, width=80, allow_unicode=True)
+    )

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
+from installer.common.formats import jsontext
 from installer.common.formats.yamltext import dump, load, load_all
 from installer.files import write_whole
 
@@ -47,7 +47,7 @@ def operations(patch: bytes) -> list[Operation]:
         value = load(patch)
         return msgspec.convert([] if value is None else value, list[Operation])
     except msgspec.ValidationError as error:
-        raise ValueError(plainjson.in_words(error, "it")) from None
+        raise ValueError(jsontext.in_words(error, "it")) from None
 
 
 def applied(manifest: bytes, patch: bytes) -> bytes:

@@ -6,8 +6,8 @@ import base64
 import re
 from pathlib import PurePath
 
-from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unprocessable
+from installer.common.formats import jsontext
 from installer.rendezvous.prepare import patches
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters
@@ -93,7 +93,7 @@ def check_content(name: str, content: bytes) -> None:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")
     if name.endswith(".json"):
         try:
-            plainjson.parsed(content.decode())
+            jsontext.parsed(content.decode())
         except ValueError as error:
             raise BadRequest(f"manifest {name} is not valid JSON: {error}") from None
         return
