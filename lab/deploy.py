@@ -23,8 +23,9 @@ from typing import Any, Literal, get_args
 import yaml
 
 from installer.common.formats import YamlError, yamltext
+from installer.common.inputs import read_input
 from installer.common.secretfiles import write_private
-from lab import boots, textfiles
+from lab import boots
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.fields import Field, Problems, label, spelled
 from lab.derive.manifests import derive_from_manifests
@@ -53,7 +54,7 @@ STATE = ".openshift_install_state.json"
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        document = yamltext.load(textfiles.read_stored(path))
+        document = yamltext.load(read_input(path))
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except YamlError as error:

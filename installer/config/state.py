@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from installer.common.formats import jsontext
+from installer.common.inputs import LARGEST_STATE, read_input
 from installer.errors import InstallerError, StateError
 from installer.files import write_asset
-from installer.inputs import LARGEST_STATE, read_input
 
 FILE = ".openshift_install_state.json"
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+from installer.common.inputs import read_input
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import INSTALL_CONFIG, MANIFESTS, MIRROR, State
 from installer.create.image import BOOT_ARTIFACTS
@@ -24,7 +25,6 @@ from installer.errors import AssetError, RegistryUnreachable, ReleaseNotByDigest
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.image.artifacts import LiveChanges, write_pxe
 from installer.image.copy import IMAGE_MODE
-from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
 from installer.overrides import release_override

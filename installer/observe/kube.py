@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+from installer.common.inputs import read_input
 from installer.errors import StateError
-from installer.inputs import read_input
 from installer.observe.errors import KubeError, innermost
 from installer.observe.service import Reach
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from installer.assisted.errors import PrepareError
 from installer.common import numbers
+from installer.common.inputs import read_input, read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
-from installer.inputs import read_input, read_text
 from installer.rendezvous import settings as service_settings
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings

@@ -13,8 +13,8 @@ from typing import Any
 import yaml
 
 from installer.common.formats import YamlError, yamltext
+from installer.common.inputs import read_input
 from installer.common.secretfiles import write_private
-from lab import textfiles
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import ConfigsError, TopologyError
@@ -43,7 +43,7 @@ def _documents(directory: Path, name: str) -> list[Any]:
     """The documents of a manifest, without empty ones; none where there is no file. Raises TopologyError."""
     path = directory / name
     try:
-        documents = [one for one in yamltext.load_all(textfiles.read_stored(path)) if one is not None]
+        documents = [one for one in yamltext.load_all(read_input(path)) if one is not None]
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from installer.common.formats import YamlError, yamltext
-from lab import textfiles
+from installer.common.inputs import read_input
 from lab.errors import TopologyError
 from lab.topology.errors import Problem, line
 from lab.topology.model import Topology
@@ -147,7 +147,7 @@ def load(name_or_path: str) -> Topology:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)
     try:
-        text = textfiles.read(path)
+        text = read_input(path)
     except OSError as error:
         near = difflib.get_close_matches(name_or_path, PRESETS, n=1)
         meant = f"; {near[0]} perhaps?" if near else ""

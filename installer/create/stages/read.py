@@ -15,6 +15,7 @@ from pathlib import Path
 
 from installer.common.formats import YamlError
 from installer.common.formats.yamltext import load
+from installer.common.inputs import read_input
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
 from installer.config.state import (
     AGENT_CONFIG,
@@ -26,7 +27,6 @@ from installer.config.state import (
     blaming_state,
 )
 from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
-from installer.inputs import read_input
 from installer.manifests import files as names
 
 log = logging.getLogger(__name__)
