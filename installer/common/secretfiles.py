@@ -28,7 +28,7 @@ def write_private(path: Path, content: str | bytes) -> None:
 
 
 class MemoryFile:
-    """A file that only this process has, and those that it hands ``fd`` to at birth; ``path`` is the same in them."""
+    """A file of this process alone, and of those that inherit ``fd``; ``path`` is the same in them."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.fd = os.memfd_create(name)
@@ -41,7 +41,7 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        """Opening it reads from the beginning, as often as one likes."""
+        """Return a path that can be opened any number of times; each time it reads from the beginning."""
         return f"/proc/self/fd/{self.fd}"
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ class MemoryFile:
 
 
 def runtime_directory() -> Path:
-    """Where files of a running process belong: the user's runtime directory, in memory, if there is one."""
+    """Return the user's runtime directory, which is in memory, or else that of temporary files."""
     folder = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
         status = os.stat(folder)
@@ -70,7 +70,7 @@ def runtime_directory() -> Path:
 
 @contextlib.contextmanager
 def private_directory(prefix: str, base: Path | None = None) -> Iterator[Path]:
-    """A directory (0700) whose name begins with ``prefix``, gone at the end of the block. Raises OSError.
+    """Make a directory (0700) whose name begins with ``prefix``, for the block. Raises OSError.
 
     It is locked as long as its process lives, which is how those of dead processes are told apart, whatever their ids.
     """

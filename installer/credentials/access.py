@@ -28,24 +28,24 @@ GROUPS, GROUP_LENGTH = 4, 5
 
 
 def kubeadmin_password() -> str:
-    """23 characters: four groups of five, joined by dashes."""
+    """Make a password of 23 characters: four groups of five, joined by dashes."""
     return "-".join("".join(secrets.choice(ALPHABET) for _ in range(GROUP_LENGTH)) for _ in range(GROUPS))
 
 
 def password_hash(password: str) -> str:
-    """The password's bcrypt hash at cost 10, Go's default. Other threads run meanwhile."""
+    """Hash a password by bcrypt at cost 10, Go's default. Other threads run meanwhile."""
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
 
 
 def is_password(password: str, hashed: str) -> bool:
-    """Whether both have the form of kubeadmin's. Not whether they match, which takes a tenth of a second to check."""
+    """Check that both have the form of kubeadmin's; that they match would take a tenth of a second to check."""
     return bool(_PASSWORD.fullmatch(password) and _HASH.fullmatch(hashed))
 
 
 def is_kubeconfig(text: str) -> bool:
-    """Whether it is a kubeconfig with a cluster and a user."""
+    """Check whether it is a kubeconfig with a cluster and a user."""
     try:
         document = load(text)
         return bool(document["clusters"][0]["cluster"]["server"] and document["users"][0]["user"])
@@ -54,7 +54,7 @@ def is_kubeconfig(text: str) -> bool:
 
 
 def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair]) -> str:
-    """The user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
+    """Make the user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
     client = leaf(signers["admin-kubeconfig-signer"], "system:admin", organizations=("system:masters",))
     bundle = "".join(signers[name].certificate for name in SERVING_SIGNERS)
 
@@ -79,7 +79,7 @@ def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair])
 
 
 def host_tls_files(signers: Mapping[str, Pair], service_ca: Pair, service: Pair, admin_hash: str) -> dict[str, bytes]:
-    """The content of /opt/agent/tls by file name. The service CA's key is not among them: nobody needs it again."""
+    """Return the content of /opt/agent/tls by file name, without the service CA's key: nobody needs it again."""
     files: dict[str, str] = {}
     for name, pair in signers.items():
         files |= {f"{name}.crt": pair.certificate, f"{name}.key": pair.key}

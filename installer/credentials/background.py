@@ -27,7 +27,7 @@ class NewCredentials:
 
 
 def password_and_hash() -> tuple[str, str]:
-    """A new password of kubeadmin, and its hash."""
+    """Make a new password of kubeadmin, and its hash."""
     from installer.credentials import access
 
     password = access.kubeadmin_password()
@@ -35,7 +35,7 @@ def password_and_hash() -> tuple[str, str]:
 
 
 class BackgroundCredentials:
-    """Signers and password, made in threads. A context: at its end, what was not asked for is given up."""
+    """Signers and password, made in threads. A context: at its end, unfinished work is given up."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(2, "credentials")
@@ -53,7 +53,7 @@ class BackgroundCredentials:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def result(self) -> NewCredentials:
-        """The new credentials; waits until they are complete."""
+        """Return the new credentials; waits until they are complete."""
         password, hashed = self._password.result()
         return NewCredentials({name: future.result() for name, future in self._signers.items()}, password, hashed)
 

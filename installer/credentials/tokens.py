@@ -18,7 +18,7 @@ SCHEMES = ("agentAuth", "userAuth", "watcherAuth")
 
 @dataclass(frozen=True)
 class Tokens:
-    """Who may do what: agents, the user's scripts on node0, and watchers (wait-for). The private key is not kept."""
+    """The tokens of agents, the user's scripts on node0, and watchers (wait-for). The private key is not kept."""
 
     public_key_pem: str
     agent: str = field(repr=False)
@@ -35,8 +35,7 @@ def _bytes(part: str) -> bytes:
 
 
 def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
-    """RFC 7515 §3.1 with RFC 7518 §3.4: three lines of code, where importing PyJWT takes longer than making all
-    keys."""
+    """Sign by RFC 7515 §3.1 with RFC 7518 §3.4: importing PyJWT would take longer than making all keys."""
     head, body = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "ES256", "typ": "JWT"}, claims))
     signed = f"{_part(head)}.{_part(body)}"
     numbers = decode_dss_signature(key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
@@ -44,7 +43,7 @@ def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
 
 
 def check(tokens: Tokens) -> None:
-    """Raises ValueError, one line, unless each token is one of its scheme that the public key has signed."""
+    """Raise ValueError, one line, unless each token is of its scheme and signed by the public key's owner."""
     try:
         key = serialization.load_pem_public_key(tokens.public_key_pem.encode())
         if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -66,7 +65,7 @@ def check(tokens: Tokens) -> None:
 
 
 def make_tokens() -> Tokens:
-    """A new key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
+    """Make a key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
     key = ec_key()
     agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in SCHEMES)
     return Tokens(public_pem(key), agent, user, watcher)

@@ -34,8 +34,10 @@ def issue(authority: Pair, names: list[str], folder: Path, stem: str = "server",
 
 
 def make_ssh_key(path: Path) -> str:
-    """Write an ECDSA key in OpenSSH's format (0600) to `path`; returns the public key's line. With FIPS the installer
-    takes no Ed25519."""
+    """Write an ECDSA key in OpenSSH's format (0600) to `path`; return the public key's line.
+
+    With FIPS the installer takes no Ed25519.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
@@ -48,8 +50,7 @@ def make_ssh_key(path: Path) -> str:
 
 
 def make_tang_keys(folder: Path) -> None:
-    """Make the directory of a Tang server with a fresh pair of keys, each (0600) in a file that is named by its
-    thumbprint."""
+    """Make the directory of a Tang server with two new keys, each (0600) in a file named by its thumbprint."""
     folder.mkdir(mode=0o700)
     for algorithm, uses in _USES.items():
         private = ec.generate_private_key(ec.SECP521R1()).private_numbers()
@@ -63,7 +64,7 @@ def make_tang_keys(folder: Path) -> None:
 
 
 def tang_thumbprint(folder: Path) -> str:
-    """By what clients know the server: the thumbprint of the key that it signs with."""
+    """Return the thumbprint of the key that the server signs with, by which clients know it."""
     [signs] = (path for path in folder.iterdir() if json.loads(path.read_bytes())["alg"] == _SIGNS)
     return signs.stem
 
@@ -73,5 +74,5 @@ def _number(value: int) -> str:
 
 
 def _encoded(data: bytes) -> str:
-    """As JWK has it (RFC 7515, appendix C)."""
+    """Encode bytes as JWK has them (RFC 7515, appendix C)."""
     return urlsafe_b64encode(data).rstrip(b"=").decode()

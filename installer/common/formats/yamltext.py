@@ -1,8 +1,8 @@
 """The reader and writer of YAML: as strict as Go's, with the line that each complaint is about.
 
-All YAML is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
-is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
-so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of are ignored here.
+All YAML is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33` is a number in base 60 and
+`2024-01-01` a date. Go's parser (sigs.k8s.io/yaml, by go-yaml v2), which these files were written for, takes both as
+strings; so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags of other programs are ignored.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class CORE(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
 
 
 def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
-    """(tag, pattern, the characters that it may begin with; \\0 for nothing at all)"""
+    """Set a loader's (tag, pattern, the characters that it may begin with; \\0 for nothing at all)."""
     loader.yaml_implicit_resolvers = {}
     for tag, pattern, first in kinds:
         for char in first:
@@ -86,19 +86,19 @@ def compose(text: str | bytes, schema: type[Any] = GO, *, alone: bool = False) -
 
 
 def compose_all(text: str | bytes, schema: type[Any] = GO) -> Iterator[yaml.Node]:
-    """The node trees of all non-empty documents of a text. Raises YamlError."""
+    """Yield the node trees of all non-empty documents of a text. Raises YamlError."""
     for node in Composer(text, schema).documents():
         if not is_null(node):
             yield node
 
 
 def is_null(node: yaml.Node) -> bool:
-    """Whether the node is null, written or left out."""
+    """Check whether the node is null, written or left out."""
     return bool(node.tag == f"{_TAG}null")
 
 
 def construct(node: yaml.Node, schema: type[Any] = GO) -> Any:
-    """A node as plain data: dict, list, str, int, float, bool, None. Raises YamlError."""
+    """Turn a node into plain data: dict, list, str, int, float, bool, None. Raises YamlError."""
     kind = str(node.tag).removeprefix(_TAG)
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, kind, schema)
@@ -154,7 +154,7 @@ def _unsupported(node: yaml.Node) -> YamlError:
 
 
 def _int(text: str) -> int | float | str:
-    """As Go: what needs more than 64 bits is a float, and a string where that has no such number either."""
+    """Read a number as Go does: beyond 64 bits it is a float, and beyond a float's range a string."""
     digits = text.replace("_", "")
     if len(digits) <= _LONGEST_INT:
         body = digits.lstrip("+-")
@@ -181,14 +181,14 @@ def _float(text: str) -> float | str:
 
 
 def go_text(data: Any) -> str:
-    """A scalar as sigs.k8s.io/yaml gives it to a field that is a string: 1.50 -> 1.5, 0x10 -> 16, yes -> true."""
+    """Write a scalar as sigs.k8s.io/yaml gives it to a string field: 1.50 -> 1.5, 0x10 -> 16, yes -> true."""
     if isinstance(data, bool):
         return "true" if data else "false"
     return _go_float(data) if isinstance(data, float) else str(data)
 
 
 def _go_float(value: float) -> str:
-    """strconv.FormatFloat(value, 'g', -1, 32): the fewest digits that mean the same number of 32 bits."""
+    """Write the fewest digits that mean the same number of 32 bits: strconv.FormatFloat(value, 'g', -1, 32)."""
     try:
         single = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
@@ -215,7 +215,7 @@ def load(text: str | bytes, schema: type[Any] = GO, *, alone: bool = False) -> A
 
 
 def load_all(text: str | bytes, schema: type[Any] = GO) -> list[Any]:
-    """All documents of a text as plain data. Raises YamlError."""
+    """Return all documents of a text as plain data. Raises YamlError."""
     return [construct(node, schema) for node in compose_all(text, schema)]
 
 

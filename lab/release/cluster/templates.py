@@ -1,4 +1,4 @@
-"""The text templates under data/, read as package data (they travel inside the zipapp too)."""
+"""The text templates of data/, as package data (they are in the zipapp too)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from string import Template
 
 
 def text(name: str) -> str:
-    """A data file as it is."""
+    """Return a data file as it is."""
     return (resources.files("lab.release.cluster") / "data" / name).read_text()
 
 
 def fill(name: str, **values: str) -> str:
-    """A data file with every ``$name`` replaced; ``$$`` stands for a dollar sign. KeyError when a value is missing."""
+    """Fill a data file's ``$name``s in; ``$$`` stands for a dollar sign. Raises KeyError for a missing value."""
     return Template(text(name)).substitute(values)

@@ -53,7 +53,7 @@ BOOTSTRAPPER_GROUPS = ("system:serviceaccounts:openshift-machine-config-operator
 
 @dataclass(frozen=True)
 class Leaf:
-    """One certificate's subject, and who signs it."""
+    """A certificate's subject and its signer."""
 
     signer: str
     common_name: str
@@ -64,13 +64,13 @@ class Leaf:
 
 
 def service_account(namespace: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """User name and groups by which RBAC knows a service account; a certificate may carry them too."""
+    """Return the user name and groups by which RBAC knows a service account; a certificate may carry them too."""
     groups = (f"system:serviceaccounts:{namespace}", "system:serviceaccounts")
     return f"system:serviceaccount:{namespace}:{name}", groups
 
 
 def leaves(config: InstallConfig) -> dict[str, Leaf]:
-    """Every leaf certificate that does not depend on a host."""
+    """Return every leaf certificate that does not depend on a host."""
     server = "system:kube-apiserver"
     group = ("kube-master",)
     service = [
@@ -138,7 +138,7 @@ def service_account_keys() -> Pair:
 
 
 def load(directory: Path) -> dict[str, Pair]:
-    """Every pair `<name>.crt` + `<name>.key` in a directory."""
+    """Read every pair `<name>.crt` + `<name>.key` in a directory."""
     return {
         path.stem: Pair(path.read_text(), path.with_suffix(".key").read_text())
         for path in sorted(directory.glob("*.crt"))
@@ -147,7 +147,7 @@ def load(directory: Path) -> dict[str, Pair]:
 
 
 def complete(config: InstallConfig, existing: Mapping[str, Pair]) -> dict[str, Pair]:
-    """The whole set: existing pairs are kept, missing ones made (leaves signed by existing signers where possible)."""
+    """Complete the set: existing pairs are kept, missing ones made (leaves by existing signers where possible)."""
     pairs = dict(existing)
     for name, lifetime in SIGNERS.items():
         if name not in pairs:
@@ -161,13 +161,13 @@ def complete(config: InstallConfig, existing: Mapping[str, Pair]) -> dict[str, P
 
 
 def etcd_server(signer: Pair, addresses: Sequence[str], hostname: str) -> Pair:
-    """One host's etcd certificate, for clients and peers alike."""
+    """Issue a host's etcd certificate, for clients and peers alike."""
     names = ("localhost", "127.0.0.1", "::1", hostname, *addresses)
     return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH), signer)
 
 
 def bundle(pairs: Mapping[str, Pair], names: Sequence[str]) -> str:
-    """The certificates of several CAs, one PEM text."""
+    """Join the certificates of several CAs to one PEM text."""
     return "".join(pairs[name].certificate for name in names)
 
 
