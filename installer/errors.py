@@ -44,15 +44,6 @@ class AssetError(InstallerError):
         self.exit_code = cause.exit_code
 
 
-class YamlError(InstallerError):
-    """A text is not YAML, or none that may be read; `line` counts from 1, 0 for none, and `text` is the rest."""
-
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(f"line {line}: {text}" if line else text)
-        self.line = line
-        self.text = text
-
-
 class StateError(InstallerError):
     """The asset directory lacks, or holds damaged, what an earlier command should have left there."""
 

@@ -65,8 +65,8 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
         partial.discard()
 
 
-def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """`write_whole` into the asset directory. Raises StateError, which names the file."""
+def write_asset(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write a file of an asset directory whole. Raises StateError, which names the file."""
     try:
         write_whole(path, data, mode)
     except OSError as error:

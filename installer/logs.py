@@ -114,7 +114,7 @@ class LogFile(logging.FileHandler):
 
     def _open(self) -> TextIOWrapper:
         """Without waiting for a pipe's reader. Raises OSError for what is neither a file nor /dev/null's like."""
-        from installer.inputs import check_kind  # only who keeps a log needs it
+        from installer.common.inputs import check_kind  # only who keeps a log needs it
 
         with contextlib.suppress(FileNotFoundError):
             check_kind(self.baseFilename, os.stat(self.baseFilename), allowed=(stat.S_IFCHR,))

@@ -22,7 +22,10 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from lab import boots, textfiles
+from installer.common.formats import YamlError, yamltext
+from installer.common.inputs import read_input
+from installer.common.secretfiles import write_private
+from lab import boots
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.fields import Field, Problems, label, spelled
 from lab.derive.manifests import derive_from_manifests
@@ -31,8 +34,6 @@ from lab.inputs import ztp
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
-from lab.release.cluster import yamltext
-from lab.release.cluster.private import write_private
 from lab.seam import tools
 from lab.subject import Subject
 from lab.subject.installer import default_installer, is_ours
@@ -53,10 +54,10 @@ STATE = ".openshift_install_state.json"
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        document = yamltext.load_once(textfiles.first_document(textfiles.read_stored(path)))
+        document = yamltext.load(read_input(path))
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     if not isinstance(document, dict):
         kind = "nothing" if document is None else type(document).__name__

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.numbers import whole_type
+from installer.common.numbers import whole_type
 from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]

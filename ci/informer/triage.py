@@ -14,13 +14,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history.model import Label
 from ci.informer.history.store import History
-from lab.release.cluster.yamltext import load_all
+from installer.common.formats.yamltext import load_all
 
 LABELS = tuple(label for label in Label if label)
 PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
@@ -120,7 +118,7 @@ def read(path: Path | None = None) -> Symptoms:
     try:
         text = path.read_text() if path else files("ci.informer").joinpath("symptoms.yaml").read_text()
         documents = load_all(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise InformerError(f"{name}: {' '.join(str(error).split())}") from error
     entries = documents[0] if len(documents) == 1 else None
     if not isinstance(entries, list):

@@ -16,7 +16,6 @@ from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
 from installer.agent.host import inventory, media
 from installer.agent.host.media import Watch
-from installer.assisted import plainjson
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
@@ -33,6 +32,7 @@ from installer.assisted.steparguments import (
     TangRequest,
     VipRequests,
 )
+from installer.common.formats import jsontext
 from installer.errors import InstallerError
 from installer.hostsys import logs
 from installer.hostsys.system import HostSystem
@@ -75,9 +75,9 @@ def argument(args: list[str], kind: type[T]) -> T:
         raise StepError(f"one argument is expected, not {len(args)}")
     try:
         # A large cluster has many peers, and the sender is our own service: values are not counted.
-        return plainjson.typed(args[0], kind, counted=False)
+        return jsontext.typed(args[0], kind, counted=False)
     except msgspec.ValidationError as error:
-        raise StepError(f"argument: {plainjson.in_words(error, 'it')}") from None
+        raise StepError(f"argument: {jsontext.in_words(error, 'it')}") from None
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise StepError(f"argument is not JSON: {error}") from None
 

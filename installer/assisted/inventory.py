@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted import plainjson
+from installer.common.formats import jsontext
 
 
 class Interface(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -171,12 +171,12 @@ def decode(text: str | bytes) -> Inventory:
     Raises msgspec.DecodeError: the text is no JSON; its subclass msgspec.ValidationError, when it is no inventory.
     """
     try:
-        return plainjson.typed(text, Inventory)
+        return jsontext.typed(text, Inventory)
     except msgspec.ValidationError:
         if "null" not in (text if isinstance(text, str) else text.decode("latin-1")):
             raise
     try:
-        value = plainjson.parsed(text)
+        value = jsontext.parsed(text)
     except ValueError as error:
         raise msgspec.ValidationError(str(error)) from None
     return msgspec.convert(_without_nulls(value), Inventory)

@@ -17,7 +17,7 @@ DAY = 86400.0
 
 
 def whole(text: str, least: int, most: int) -> int:
-    """A whole number from `least` to `most`. Raises ValueError, which says so."""
+    """Parse a whole number from `least` to `most`. Raises ValueError, which names the limits."""
     value = int(text) if _WHOLE.fullmatch(text) else None
     if value is None or not least <= value <= most:
         raise ValueError(f"must be a whole number from {least} to {most}, not {_quoted(text)}")
@@ -25,16 +25,16 @@ def whole(text: str, least: int, most: int) -> int:
 
 
 def real(text: str, least: float, most: float, unit: str = "") -> float:
-    """A number from `least` to `most`, of a unit in the plural. Raises ValueError, which says so."""
+    """Parse a number from `least` to `most`; `unit`, in the plural, is for messages. Raises ValueError."""
     value = float(text) if _REAL.fullmatch(text) else None
     if value is None or not least <= value <= most:
-        what = f"number of {unit}" if unit else "number"
-        raise ValueError(f"must be a {what} from {least:.16g} to {most:.16g}, not {_quoted(text)}")
+        quantity = f"number of {unit}" if unit else "number"
+        raise ValueError(f"must be a {quantity} from {least:.16g} to {most:.16g}, not {_quoted(text)}")
     return value
 
 
 def whole_type(least: int, most: int) -> Callable[[str], int]:
-    """`whole` as argparse wants a type."""
+    """Return `whole` as a type for argparse."""
 
     def read(text: str) -> int:
         try:
@@ -46,7 +46,7 @@ def whole_type(least: int, most: int) -> Callable[[str], int]:
 
 
 def real_type(least: float, most: float, unit: str = "") -> Callable[[str], float]:
-    """`real` as argparse wants a type."""
+    """Return `real` as a type for argparse."""
 
     def read(text: str) -> float:
         try:

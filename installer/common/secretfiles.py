@@ -1,7 +1,7 @@
-"""Places for secrets that a program wants by path: in memory; or in a directory that ends with its process.
+"""Files that hold secrets: for their owner alone; in memory; or in a directory that ends with its process.
 
-Nothing of it is left behind: memory goes with the process whatever ends it, a directory is removed at the end of its
-block, and one that a killed process has left is removed by the next that makes one.
+Nothing of the latter two is left over: memory goes with the process whatever ends it, a directory is removed at the end
+of its block, and a directory of a killed process by the next process that makes one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,18 @@ from pathlib import Path
 _MAKING = ".new-"
 
 
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file that has mode 0600 from its first byte on, whatever it had before; folders above it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, 0)
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
 class MemoryFile:
-    """A file that only this process has, and those that it hands ``fd`` to at birth; ``path`` is the same in them."""
+    """A file of this process alone, and of those that inherit ``fd``; ``path`` is the same in them."""
 
     def __init__(self, name: str, content: bytes) -> None:
         self.fd = os.memfd_create(name)
@@ -31,7 +41,7 @@ class MemoryFile:
 
     @property
     def path(self) -> str:
-        """Opening it reads from the beginning, as often as one likes."""
+        """Return a path that can be opened any number of times; each time it reads from the beginning."""
         return f"/proc/self/fd/{self.fd}"
 
     def close(self) -> None:
@@ -48,7 +58,7 @@ class MemoryFile:
 
 
 def runtime_directory() -> Path:
-    """Where files of a running process belong: the user's runtime directory, in memory, if there is one."""
+    """Return the user's runtime directory, which is in memory, or else that of temporary files."""
     folder = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
         status = os.stat(folder)
@@ -60,7 +70,7 @@ def runtime_directory() -> Path:
 
 @contextlib.contextmanager
 def private_directory(prefix: str, base: Path | None = None) -> Iterator[Path]:
-    """A directory (0700) whose name begins with ``prefix``, gone at the end of the block. Raises OSError.
+    """Make a directory (0700) whose name begins with ``prefix``, for the block. Raises OSError.
 
     It is locked as long as its process lives, which is how those of dead processes are told apart, whatever their ids.
     """

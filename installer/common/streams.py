@@ -1,4 +1,4 @@
-"""The standard streams of a command, whatever its caller made of them."""
+"""The standard streams of a command, even if its caller closed them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from io import UnsupportedOperation
 
 
 def with_streams(program: str, run: Callable[[], int], unwritten: int = 1) -> int:
-    """Run a command; its exit code, or `unwritten` and a line on stderr when its output cannot be written.
+    """Run a command; return its exit code, or `unwritten` after a line on stderr if its output cannot be written.
 
     For a closed stream it gets /dev/null: else the next file would have its number, and what programs print.
     """
@@ -34,7 +34,7 @@ def with_streams(program: str, run: Callable[[], int], unwritten: int = 1) -> in
 
 
 def output_is_lost() -> bool:
-    """Whether what has been printed cannot be written: its reader has gone, or the disk is full."""
+    """Check whether the output cannot be written: its reader has gone, or the disk is full."""
     poll = select.poll()
     try:
         sys.stdout.flush()
@@ -47,5 +47,5 @@ def output_is_lost() -> bool:
 
 
 def discard_output() -> None:
-    """Discard what has been printed and could not be written, and all that will be."""
+    """Discard the output that could not be written, and all that follows."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -24,10 +24,10 @@ from typing import Any, TypeVar
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.formats.composer import shown_name
 from installer.common.formats.yamltext import construct, go_text, is_null
 from installer.common.redact import shortened
-from installer.errors import YamlError
 
 T = TypeVar("T")
 

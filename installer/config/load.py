@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.formats.composer import decoded
 from installer.common.formats.yamltext import compose
 from installer.config import defaults, notes, prerelease
@@ -18,7 +19,7 @@ from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
-from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
+from installer.errors import INSTALL_CONFIG_MARKER, ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import logging
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.formats.yamltext import is_null
-from installer.errors import YamlError
 
 log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from installer.common.formats import jsontext
+from installer.common.inputs import LARGEST_STATE, read_input
 from installer.errors import InstallerError, StateError
-from installer.files import write_private
-from installer.inputs import LARGEST_STATE, read_input
+from installer.files import write_asset
 
 FILE = ".openshift_install_state.json"
 
@@ -121,7 +121,7 @@ class State:
 
     def save(self) -> None:
         """Write the state, whole or not at all, readable by its owner only: it holds tokens and the pull secret."""
-        write_private(self.path, self.text().encode())
+        write_asset(self.path, self.text().encode())
 
 
 def damaged(path: Path, reason: str) -> StateError:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
+from installer.common.inputs import read_input
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import INSTALL_CONFIG, MANIFESTS, MIRROR, State
 from installer.create.image import BOOT_ARTIFACTS
@@ -24,7 +25,6 @@ from installer.errors import AssetError, RegistryUnreachable, ReleaseNotByDigest
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.image.artifacts import LiveChanges, write_pxe
 from installer.image.copy import IMAGE_MODE
-from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
 from installer.overrides import release_override
@@ -150,16 +150,16 @@ def _secrets(files: InputFiles, inputs: Inputs) -> Secrets:
 def certificates(directory: Path) -> None:
     """Write tls/: the four signers, kubeadmin's password and its hash; those of the state where it has them."""
     secrets = saved_secrets(State.load(directory)) or background.make()
-    files: dict[str, bytes] = {}
+    files: dict[str, str] = {}
     for name, pair in secrets.signers.items():
         files |= {f"tls/{name}.crt": pair.certificate, f"tls/{name}.key": pair.key}
     files |= {
-        "tls/kubeadmin-password": secrets.password.encode(),
-        "tls/kubeadmin-password.hash": secrets.password_hash.encode(),
+        "tls/kubeadmin-password": secrets.password,
+        "tls/kubeadmin-password.hash": secrets.password_hash,
     }
     with Outputs(directory) as outputs:
-        for name, data in files.items():
-            outputs.put(name, data)
+        for name, text in files.items():
+            outputs.put(name, text.encode())
         outputs.commit()
     log.info("%s", created_in("certificates", directory, files))
 

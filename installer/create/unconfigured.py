@@ -11,7 +11,7 @@ import logging
 from importlib import resources
 from pathlib import Path
 
-from installer.common.formats.yamltext import load
+from installer.common.formats.yamltext import go_dump, load
 from installer.config.state import MANIFESTS, MIRROR, State, blaming_state
 from installer.config.types.install import InstallConfig
 from installer.create.stages.hosts import host_files
@@ -26,7 +26,6 @@ from installer.image.config_image import belongs
 from installer.manifests import files as paths
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import INFRA_ENV_STATUS, cluster_image_set
-from installer.manifests.goyaml import dump
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
 
@@ -95,7 +94,7 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     hosts = host_files(ztp.with_networks((), manifests), TARGET, required=0)
     release = resolve_release(install, IMAGE_VARIABLES.values(), TARGET)
     if paths.IMAGE_SET not in files:
-        files[paths.IMAGE_SET] = dump(cluster_image_set(release.image, release.version)).encode()
+        files[paths.IMAGE_SET] = go_dump(cluster_image_set(release.image, release.version)).encode()
     inputs = LiveInputs(
         rendezvous_ip=_NOWHERE,  # these are in files that only the config image brings
         release_image=release.image,
@@ -134,7 +133,7 @@ def _completed(infra_env: bytes, architecture: str) -> bytes:
     spec = {"ipxeScriptType": "", "nmStateConfigLabelSelector": {}, **data.get("spec", {})}
     if architecture:
         spec["cpuArchitecture"] = architecture
-    return dump({"status": INFRA_ENV_STATUS, **data, "spec": spec}).encode()
+    return go_dump({"status": INFRA_ENV_STATUS, **data, "spec": spec}).encode()
 
 
 def _own_files() -> list[File]:

@@ -10,10 +10,16 @@ from typing import Any
 
 import yaml
 
+from installer.common.certificates import Pair, leaf
+from installer.common.formats import YamlError
 from installer.common.formats.yamltext import load
-from installer.credentials.certificates import SERVING_SIGNERS, Pair, leaf
-from installer.errors import YamlError
 
+# Which signers the user's kubeconfig trusts, in the order of its bundle (reference/cluster.md §7.1).
+SERVING_SIGNERS = (
+    "kube-apiserver-localhost-signer",
+    "kube-apiserver-service-network-signer",
+    "kube-apiserver-lb-signer",
+)
 _PASSWORD = re.compile(r"[!-~]{5,72}")
 _HASH = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
 # No l, O, 0 or 1: people type this.
@@ -22,24 +28,24 @@ GROUPS, GROUP_LENGTH = 4, 5
 
 
 def kubeadmin_password() -> str:
-    """23 characters: four groups of five, joined by dashes."""
+    """Make a password of 23 characters: four groups of five, joined by dashes."""
     return "-".join("".join(secrets.choice(ALPHABET) for _ in range(GROUP_LENGTH)) for _ in range(GROUPS))
 
 
 def password_hash(password: str) -> str:
-    """Return the password's bcrypt hash at cost 10, Go's default. Other threads run meanwhile."""
+    """Hash a password by bcrypt at cost 10, Go's default. Other threads run meanwhile."""
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
 
 
 def is_password(password: str, hashed: str) -> bool:
-    """Return whether both have the form of kubeadmin's; a comparison would take a tenth of a second."""
+    """Check that both have the form of kubeadmin's; that they match would take a tenth of a second to check."""
     return bool(_PASSWORD.fullmatch(password) and _HASH.fullmatch(hashed))
 
 
 def is_kubeconfig(text: str) -> bool:
-    """Return whether it is a kubeconfig with a cluster and a user."""
+    """Check whether it is a kubeconfig with a cluster and a user."""
     try:
         document = load(text)
         return bool(document["clusters"][0]["cluster"]["server"] and document["users"][0]["user"])
@@ -48,12 +54,12 @@ def is_kubeconfig(text: str) -> bool:
 
 
 def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair]) -> str:
-    """Return the user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
-    client = leaf(signers["admin-kubeconfig-signer"], "system:admin", organization="system:masters", client=True)
-    bundle = b"".join(signers[name].certificate for name in SERVING_SIGNERS)
+    """Make the user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
+    client = leaf(signers["admin-kubeconfig-signer"], "system:admin", organizations=("system:masters",))
+    bundle = "".join(signers[name].certificate for name in SERVING_SIGNERS)
 
-    def inline(pem: bytes) -> str:
-        return base64.b64encode(pem).decode()
+    def inline(pem: str) -> str:
+        return base64.b64encode(pem.encode()).decode()
 
     server = f"https://api.{cluster_name}.{base_domain.rstrip('.')}:6443"
     config: dict[str, Any] = {
@@ -73,11 +79,10 @@ def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair])
 
 
 def host_tls_files(signers: Mapping[str, Pair], service_ca: Pair, service: Pair, admin_hash: str) -> dict[str, bytes]:
-    """Return the content of /opt/agent/tls by file name. The service CA's key is not among them: nobody needs it
-    again."""
-    files: dict[str, bytes] = {}
+    """Return the content of /opt/agent/tls by file name, without the service CA's key: nobody needs it again."""
+    files: dict[str, str] = {}
     for name, pair in signers.items():
         files |= {f"{name}.crt": pair.certificate, f"{name}.key": pair.key}
     files |= {"ca.crt": service_ca.certificate, "service.crt": service.certificate, "service.key": service.key}
-    files["kubeadmin-password.hash"] = admin_hash.encode()
-    return files
+    files["kubeadmin-password.hash"] = admin_hash
+    return {name: text.encode() for name, text in files.items()}

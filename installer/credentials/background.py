@@ -6,7 +6,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from installer.credentials.certificates import SIGNERS, Pair, signer
+from installer.common.certificates import Pair, authority
+
+# RSA, since openshift-install reads nothing else (names, lifetimes and use: reference/cluster.md §7.2).
+SIGNERS = (
+    "admin-kubeconfig-signer",
+    "kube-apiserver-lb-signer",
+    "kube-apiserver-localhost-signer",
+    "kube-apiserver-service-network-signer",
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +27,7 @@ class NewCredentials:
 
 
 def password_and_hash() -> tuple[str, str]:
-    """Return a new password of kubeadmin, and its hash."""
+    """Make a new password of kubeadmin, and its hash."""
     from installer.credentials import access
 
     password = access.kubeadmin_password()
@@ -27,11 +35,13 @@ def password_and_hash() -> tuple[str, str]:
 
 
 class BackgroundCredentials:
-    """Signers and password, made in threads. A context: at its end, what was not asked for is given up."""
+    """Signers and password, made in threads. A context: at its end, unfinished work is given up."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(2, "credentials")
-        self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
+        self._signers: dict[str, Future[Pair]] = {
+            name: self._pool.submit(authority, name, unit="openshift", with_rsa=True) for name in SIGNERS
+        }
         self._password: Future[tuple[str, str]] = self._pool.submit(password_and_hash)
 
     def __enter__(self) -> BackgroundCredentials:
@@ -43,7 +53,7 @@ class BackgroundCredentials:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def result(self) -> NewCredentials:
-        """Return the new credentials, once they are complete."""
+        """Return the new credentials; waits until they are complete."""
         password, hashed = self._password.result()
         return NewCredentials({name: future.result() for name, future in self._signers.items()}, password, hashed)
 

@@ -11,12 +11,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from installer.common.certificates import ec_key, public_pem
+
 SCHEMES = ("agentAuth", "userAuth", "watcherAuth")
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of agents, of the user's scripts on node0, and of watchers (wait-for). The private key is not kept."""
+    """The tokens of agents, the user's scripts on node0, and watchers (wait-for). The private key is not kept."""
 
     public_key_pem: str
     agent: str = field(repr=False)
@@ -33,8 +35,7 @@ def _bytes(part: str) -> bytes:
 
 
 def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
-    """RFC 7515 §3.1 with RFC 7518 §3.4: three lines of code, where importing PyJWT takes longer than making all
-    keys."""
+    """Sign by RFC 7515 §3.1 with RFC 7518 §3.4: importing PyJWT would take longer than making all keys."""
     head, body = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "ES256", "typ": "JWT"}, claims))
     signed = f"{_part(head)}.{_part(body)}"
     numbers = decode_dss_signature(key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
@@ -42,7 +43,7 @@ def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
 
 
 def check(tokens: Tokens) -> None:
-    """Raise ValueError, one line, unless each token is one of its scheme that the public key has signed."""
+    """Raise ValueError, one line, unless each token is of its scheme and signed by the public key's owner."""
     try:
         key = serialization.load_pem_public_key(tokens.public_key_pem.encode())
         if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -64,9 +65,7 @@ def check(tokens: Tokens) -> None:
 
 
 def make_tokens() -> Tokens:
-    """Return a new key pair and its three tokens, without expiry: an installation image may lie for long before it
-    boots."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    """Make a key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
+    key = ec_key()
     agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in SCHEMES)
-    return Tokens(public.decode(), agent, user, watcher)
+    return Tokens(public_pem(key), agent, user, watcher)

@@ -18,12 +18,12 @@ from typing import Any
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import text_field
+from installer.common.inputs import LARGEST_STATE, open_input, read_input
 from installer.common.redact import Redactor
 from installer.common.secretfiles import private_directory
 from installer.errors import ConfigError, InstallerError
 from installer.files import deliver, is_stream
 from installer.gather.remote import LARGEST_UNPACKED, Access, Running, add, add_file, fetch
-from installer.inputs import LARGEST_STATE, open_input, read_input
 from installer.observe import state
 from installer.observe.archive import members
 from installer.observe.kube import Kube

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.errors import EmbedTooBig, IsoError
-from installer.files import Partial, write_private
+from installer.files import Partial, write_asset
 from installer.image import cpio
 from installer.image.copy import IMAGE_MODE, PrefetchedCopy
 from installer.image.iso.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches
@@ -115,7 +115,7 @@ def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url:
             _write_s390x(iso, folder, prefix, initrd_size)
     if url:
         script = ipxe_script(url.strip("/"), prefix, arguments)
-        write_private(folder / f"{prefix}.ipxe", script.encode(), 0o644)
+        write_asset(folder / f"{prefix}.ipxe", script.encode(), 0o644)
     return arguments
 
 
@@ -136,8 +136,8 @@ def _write_s390x(iso: Iso, folder: Path, prefix: str, initrd_size: int) -> None:
     ins = iso.file("generic.ins")
     if address is None or len(address) < 16 or ins is None:
         raise IsoError(iso.path, "has no images/initrd.addrsize and generic.ins, which s390x boots with")
-    write_private(folder / f"{prefix}-initrd.addrsize", address[:8] + struct.pack(">Q", initrd_size), 0o644)
+    write_asset(folder / f"{prefix}-initrd.addrsize", address[:8] + struct.pack(">Q", initrd_size), 0o644)
     text = ins.decode("latin-1")
     for old in ("kernel.img", "initrd.img", "initrd.addrsize"):
         text = text.replace(old, f"{prefix}-{'vmlinuz' if old == 'kernel.img' else old}")
-    write_private(folder / f"{prefix}-generic.ins", text.encode("latin-1"), 0o644)
+    write_asset(folder / f"{prefix}-generic.ins", text.encode("latin-1"), 0o644)

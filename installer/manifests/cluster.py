@@ -11,11 +11,12 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import jsontext
+from installer.common.formats.yamltext import go_dump
 from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig
 from installer.config.values import check
 from installer.manifests.files import IMAGE_SET
-from installer.manifests.goyaml import dump, json_text
 from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
 
 HIVE = "hive.openshift.io/v1"
@@ -125,7 +126,7 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
     metadata = _metadata(inputs, inputs.name)
     changed = overrides(config, inputs.hosts)
     if changed:
-        metadata["annotations"] = {ANNOTATION: json_text(changed)}
+        metadata["annotations"] = {ANNOTATION: jsontext.go_dump(changed)}
     status = {"debugInfo": {"eventsURL": "", "logsURL": ""}, "progress": {"totalPercentage": 0}}
     return {"apiVersion": ACI_API, "kind": "AgentClusterInstall", "metadata": metadata, "spec": spec, "status": status}
 
@@ -213,7 +214,7 @@ def nmstate_configs(inputs: Inputs) -> list[dict[str, Any]]:
 
 def pull_secret(inputs: Inputs) -> dict[str, Any]:
     """Secret with the pull secret, re-indented."""
-    text = json_text(json.loads(inputs.install_config.pull_secret), indent=2, sort=True)
+    text = jsontext.go_dump(json.loads(inputs.install_config.pull_secret), indent=2, sort=True)
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -223,7 +224,7 @@ def pull_secret(inputs: Inputs) -> dict[str, Any]:
 
 
 def _yaml(*documents: dict[str, Any]) -> bytes:
-    return "---\n".join(dump(document) for document in documents).encode()
+    return "---\n".join(go_dump(document) for document in documents).encode()
 
 
 def cluster_manifests(inputs: Inputs) -> dict[str, bytes]:

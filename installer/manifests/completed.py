@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from installer.common.formats import jsontext
-from installer.common.formats.yamltext import load
+from installer.common.formats.yamltext import go_dump, load
 from installer.manifests.files import INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
-from installer.manifests.goyaml import dump, json_text
 from installer.manifests.read import SECRET_KEY, ClusterManifests
 
 _PATHS: dict[str, dict[tuple[str, ...], Callable[[ClusterManifests], object]]] = {
@@ -29,14 +28,14 @@ def completed(manifests: ClusterManifests) -> dict[str, bytes]:
         document = load(files[name])
         changes = [_set(document, path, value(manifests)) for path, value in paths.items()]
         if any(changes):
-            files[name] = dump(document).encode()
+            files[name] = go_dump(document).encode()
     if not manifests.nmstate:
         files.pop(NMSTATE, None)  # it may be there and be empty
     return files
 
 
 def _indented(secret: str) -> str:
-    return json_text(jsontext.loads(secret), indent=2, sort=True)
+    return jsontext.go_dump(jsontext.loads(secret), indent=2, sort=True)
 
 
 def _set(document: dict[str, Any], path: tuple[str, ...], value: object) -> bool:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from installer.common.formats import jsontext
+from installer.common.formats import YamlError, jsontext
 from installer.common.formats.yamltext import compose_all
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
 from installer.config.types.uses import Use, note, unused
 from installer.config.values import check
-from installer.errors import AssetError, ConfigError, YamlError
+from installer.errors import AssetError, ConfigError
 from installer.manifests import networks
 from installer.manifests.files import ASSETS, DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.overrides import NATIVE_NETWORK_TYPES

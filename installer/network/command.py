@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from installer.common.inputs import read_input, read_stream
 from installer.errors import EXIT_FATAL, NetworkConfigError
-from installer.inputs import read_input, read_stream
 from installer.network.document import load
 from installer.network.errors import InvalidNetworkConfig
 from installer.network.generate import keyfiles

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer.common.formats import yamltext
-from installer.errors import YamlError
+from installer.common.formats import YamlError, yamltext
 from installer.network.errors import UnreadableDocument
 from installer.network.interfaces.interface import read_interface
 from installer.network.reading.dns import read_dns

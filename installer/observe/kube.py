@@ -8,8 +8,8 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from installer.errors import StateError, YamlError
-from installer.inputs import read_input
+from installer.common.inputs import read_input
+from installer.errors import StateError
 from installer.observe.errors import KubeError, innermost
 from installer.observe.service import Reach
 
@@ -56,7 +56,7 @@ class Kube:
             try:
                 load(read_input(self._path))  # the client reads it again, but without limits
                 config.load_kube_config(config_file=str(self._path), client_configuration=configuration)
-            except (config.ConfigException, OSError, ValueError, KeyError, TypeError, YamlError) as error:
+            except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
                 # A file that anybody may have edited: the client looks into it as if it had the right shape.
                 raise StateError(f"cannot use {self._path}: {error}") from error
             # The caller's loop tries again; the client's own retries would only make each evaluation longer.

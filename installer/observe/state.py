@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from installer.common.formats import jsontext
+from installer.common.inputs import LARGEST, LARGEST_STATE, read_text
 from installer.errors import StateError
-from installer.inputs import LARGEST, LARGEST_STATE, read_text
 from installer.observe import foreign
 from installer.release.access import NEVER_CONTACT, DigestSource
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from installer.assisted.stages import FAILS_AGAIN
 from installer.common.redact import redact
+from installer.common.secretfiles import write_private
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
 from installer.ignition.merge import merge
@@ -193,7 +194,5 @@ def store_ignition(host: HostSystem, name: str, data: bytes) -> Path:
     """Write an ignition file for coreos-installer; its path as the host sees it."""
     directory = host.path(INSTALL_DIR)
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    target = directory / name
-    target.touch(mode=0o600)
-    target.write_bytes(data)
+    write_private(directory / name, data)
     return Path(INSTALL_DIR) / name

@@ -11,7 +11,6 @@ from installer.assisted.errors import ClientError
 from installer.assisted.transport import Answer, Request, Transport
 from installer.common.formats.yamltext import load
 from installer.common.secretfiles import MemoryFile
-from installer.errors import YamlError
 from installer.orchestrator.errors import StageError
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
@@ -35,7 +34,7 @@ class KubeApi:
                 raise ValueError("the server is not on https")
             with _pem_file(user["client-certificate-data"]) as cert, _pem_file(user["client-key-data"]) as key:
                 server.context.load_cert_chain(cert.path, key.path)
-        except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError, ClientError) as error:
+        except (OSError, KeyError, IndexError, TypeError, ValueError, ClientError) as error:
             # bootkube may still be writing the kubeconfig: it is read again until it is complete.
             raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
         self._transport = Transport(server, TIMEOUTS)

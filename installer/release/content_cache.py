@@ -13,8 +13,7 @@ import secrets
 from pathlib import Path
 
 from installer.common.formats import jsontext
-from installer.errors import StateError
-from installer.files import write_private
+from installer.files import write_whole
 from installer.release import Content, RegistryAccess, image_cache, registries_conf
 
 log = logging.getLogger(__name__)
@@ -53,8 +52,8 @@ class ContentCache:
             files = {name: data.decode() for name, data in content.files.items()}
             saved = {"salt": salt, "access": self._hash(salt), "architecture": content.architecture, "files": files}
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(path, json.dumps(saved).encode())
-        except (OSError, StateError, ValueError) as error:
+            write_whole(path, json.dumps(saved).encode())
+        except (OSError, ValueError) as error:
             log.debug("release payload is not kept: %s", error)
 
     def _hash(self, salt: str) -> str:

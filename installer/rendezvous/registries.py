@@ -8,7 +8,7 @@ from pathlib import Path
 
 from installer.assisted.errors import PrepareError
 from installer.common.formats.tomltext import LARGEST
-from installer.inputs import read_input
+from installer.common.inputs import read_input
 from installer.release.access import DigestSource
 from installer.release.registries import registries
 from installer.rendezvous.store.model import JsonMap

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from installer.assisted.errors import PrepareError
 from installer.common import numbers
+from installer.common.inputs import read_input, read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
-from installer.inputs import read_input, read_text
 from installer.rendezvous import settings as service_settings
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
@@ -104,22 +104,22 @@ def _made_together(folder: Path) -> Iterator[None]:
 
 def prepare_tls(directory: Path, address: str) -> None:
     """tls/ca.crt is made once; a serving certificate at every start, as the address may have changed."""
-    from installer.credentials.certificates import Pair, authority, check, leaf
+    from installer.common.certificates import SERVER, Pair, authority, check, leaf
 
     ca, key = directory / "ca.crt", directory / "ca.key"
     if _to_be_made((key, ca)):
         signer = authority("node0 service CA")
         with _made_together(directory):
-            _write(key, signer.key, PRIVATE)
-            _write(ca, signer.certificate, PUBLIC)
+            _write(key, signer.key.encode(), PRIVATE)
+            _write(ca, signer.certificate.encode(), PUBLIC)
     try:
-        pair = Pair(read_input(ca), read_input(key))
+        pair = Pair(read_text(ca), read_text(key))
         check(pair)
-        served = leaf(pair, address, addresses=tuple(dict.fromkeys((address, "127.0.0.1"))), server=True)
+        served = leaf(pair, address, names=tuple(dict.fromkeys((address, "127.0.0.1"))), usages=SERVER)
     except ValueError as error:
         raise ConfigError(f"{ca} and {key} cannot be used: {error}") from None
-    _write(directory / "service.key", served.key, PRIVATE)
-    _write(directory / "service.crt", served.certificate, PUBLIC)
+    _write(directory / "service.key", served.key.encode(), PRIVATE)
+    _write(directory / "service.crt", served.certificate.encode(), PUBLIC)
 
 
 def prepare_tokens(directory: Path) -> str:

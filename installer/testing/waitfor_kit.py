@@ -24,7 +24,7 @@ import yaml
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.endpoint import BASE
-from installer.credentials.certificates import Pair, authority, leaf
+from installer.common.certificates import SERVER, Pair, authority, leaf
 from installer.observe import foreign
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings, Target
@@ -163,7 +163,7 @@ def server(
     if pair is None:
         return Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    (folder / "c.pem").write_bytes(pair.certificate + pair.key)
+    (folder / "c.pem").write_text(pair.certificate + pair.key)
     context.load_cert_chain(folder / "c.pem")
     if client_ca:
         context.load_verify_locations(cadata=client_ca)
@@ -198,7 +198,7 @@ QUICK = Settings(
 
 
 def _serving(signer: Pair) -> Pair:
-    return leaf(signer, "server", addresses=("127.0.0.1",), server=True)
+    return leaf(signer, "server", names=("127.0.0.1",), usages=SERVER)
 
 
 def _foreign(part: dict[str, Any]) -> dict[str, Any]:
@@ -245,18 +245,18 @@ class Run:
         for folder in folders:
             folder.mkdir()
         rest = server(world.rest, None if openshift else _serving(SERVICE_CA), folders[0])
-        kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate.decode(), dated=dated)
+        kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate, dated=dated)
         (self.dir / "auth").mkdir(parents=True)
         part = {
-            "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate.decode(), "watcherToken": token,
+            "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate, "watcherToken": token,
             "clusterName": "ostest", "baseDomain": "x.example", "platform": "none",
             "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0},
         }  # fmt: skip
         state = _foreign(part) if openshift else {"node0": part}
         (self.dir / ".openshift_install_state.json").write_text(json.dumps(state))
-        admin = leaf(KUBE_CA, "system:admin", client=True)
+        admin = leaf(KUBE_CA, "system:admin")
         parts = {"ca": KUBE_CA.certificate, "c": admin.certificate, "k": admin.key}
-        coded = {name: base64.b64encode(data).decode() for name, data in parts.items()}
+        coded = {name: base64.b64encode(text.encode()).decode() for name, text in parts.items()}
         (self.dir / "auth" / "kubeconfig").write_text(yaml.safe_dump({
             "clusters": [{"name": "ostest", "cluster": {
                 "server": f"https://127.0.0.1:{kube.server_port}", "certificate-authority-data": coded["ca"]}}],

@@ -11,9 +11,9 @@ from typing import Any
 from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
 from installer.common.formats import jsontext
+from installer.common.inputs import read_input
 from installer.common.redact import Redactor
 from installer.files import hidden, write_whole
-from installer.inputs import read_input
 from installer.observe.archive import GZIP, unpack
 
 log = logging.getLogger("installer.waitfor")

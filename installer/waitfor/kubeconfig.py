@@ -8,10 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import YamlError
+from installer.common.inputs import read_text
 from installer.dirlock import locked
-from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError, YamlError
+from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
 from installer.files import write_whole
-from installer.inputs import read_text
 
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from installer.assisted import plainjson
 from installer.assisted.enums import NEVER, ClusterStatus, HostStatus, LogsState, Result, Role, Stage, member
+from installer.common.formats import jsontext
 
 Json = Mapping[str, Any]
 FAILED = (Result.FAILURE, Result.ERROR)
@@ -62,7 +62,7 @@ def checks_of(raw: object) -> tuple[Check, ...]:
     """``validations_info``: JSON text or object {category: [{id, status, message}]}; unreadable parts are left out."""
     if isinstance(raw, str):
         try:
-            raw = plainjson.parsed(raw) if raw else {}
+            raw = jsontext.parsed(raw) if raw else {}
         except ValueError:
             return ()
     if not isinstance(raw, Mapping):
@@ -121,7 +121,7 @@ def _links(peer: Json, layer: str) -> bool:
 def _object(raw: object) -> Json:
     """JSON text or an object; empty when it cannot be read."""
     try:
-        value = plainjson.parsed(raw) if isinstance(raw, str) and raw else raw
+        value = jsontext.parsed(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
         return {}
     return value if isinstance(value, Mapping) else {}

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from lab.release.cluster import yamltext
+from installer.common.formats import yamltext
 
 _FILE = Path(__file__).with_name("profiles.yaml")
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import get_args
 
+from installer.common.numbers import DAY, real_type, whole_type
 from lab.cleanup import afterwards
 from lab.commands.liveview import LiveView, last_time, note_time
 from lab.commands.terminal import describe
@@ -18,11 +19,11 @@ from lab.deploy import Deployment, inputs, topology_for, unadaptable
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
+from lab.host.budget import MEMORY_MIB
 from lab.host.paths import cache_dir, labs_dir, state_dir
 from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
-from lab.numbers import MEMORY, VCPU, WAIT
 from lab.subject.options import OPTIONS, add_options, choose
 from lab.topology import Bmc, MachineKind, Topology
 
@@ -49,8 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="firmware of the machines (default: uefi)")
     add("--machines", choices=KINDS, default="vm", help="run the machines as VMs or as containers (default: vm)")
     add("--bmc", choices=BMCS, help="vendor of the machines' BMCs, see docs/bmcs.md (default: the lab's own)")
-    add("--memory", type=MEMORY, metavar="MIB", help="memory of each machine (default: as in the presets)")
-    add("--vcpu", type=VCPU, metavar="N", help="virtual CPUs of each machine (default: as in the presets)")
+    memory = whole_type(256, MEMORY_MIB)
+    add("--memory", type=memory, metavar="MIB", help="memory of each machine (default: as in the presets)")
+    add("--vcpu", type=whole_type(1, 64), metavar="N", help="virtual CPUs of each machine (default: as in the presets)")
     add(
         "--set",
         action="append",
@@ -79,7 +81,7 @@ def add_lab_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=WAIT,
+        type=real_type(0, 7 * DAY, "seconds"),
         default=600,
         metavar="S",
         help="wait up to S seconds for other labs to leave enough memory (default: 600)",

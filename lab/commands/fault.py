@@ -9,11 +9,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from installer.common.numbers import real_type, whole_type
 from lab.errors import LabBrokenError, LabError
 from lab.faults import Fault, active
 from lab.host import records
 from lab.lab import Lab
-from lab.numbers import real_type, whole_type
 from lab.supervisor import watch
 
 _EPILOG = """\

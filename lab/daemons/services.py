@@ -14,9 +14,12 @@ import bcrypt
 import msgspec
 import yaml
 
+from installer.common import certificates
+from installer.common.certificates import YEAR
+from installer.common.secretfiles import write_private
 from lab.bmcs.profile import profile
 from lab.daemons import balancer, disks, dns, iscsi
-from lab.daemons.pki import Authority, make_ssh_key, make_tang_keys, tang_thumbprint
+from lab.daemons.pki import issue, make_ssh_key, make_tang_keys, tang_thumbprint
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE, TANGD
@@ -34,7 +37,6 @@ from lab.layout import (
     bracketed,
 )
 from lab.machines import failing
-from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
 from lab.topology import NodeSpec
 
@@ -99,12 +101,12 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     credentials = Credentials.make()
     write_private(layout.secrets, msgspec.json.encode(credentials))
     make_ssh_key(layout.ssh_key)
-    authority = Authority.make(f"node0 lab {lab_id}")
-    layout.ca.write_bytes(authority.pem)
+    authority = certificates.authority(f"node0 lab {lab_id}", lifetime=YEAR)
+    layout.ca.write_text(authority.certificate)
     names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, layout.bmc_address, "127.0.0.1"]
     names = list(dict.fromkeys(names))
-    authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
-    authority.issue(names, layout.root / "expired.crt", layout.root / "expired.key", expired=True)
+    issue(authority, names, layout.root)
+    issue(authority, names, layout.root, "expired", expired=True)
     contained = topology.machine == "container"
     reaped = contained or bool(failing.places(layout))
     reaper = _python("reaper", "lab.machines.container.reaper", [lab_id])

@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import yaml
-
+from installer.common.formats import YamlError, yamltext
 from lab import topology
 from lab.errors import TopologyError
-from lab.release.cluster import yamltext
 from lab.topology import Topology, written
 
 #: Lists, and the fields for a single value that they replace.
@@ -36,8 +34,8 @@ def changed(shape: Topology, settings: Iterable[str]) -> Topology:
         if not equals or not _PATH.fullmatch(path):
             raise TopologyError(source, "want FIELD=VALUE, for example nodes[0].memory_mib=8192")
         try:
-            value = yamltext.load_once(text)
-        except yaml.YAMLError as error:
+            value = yamltext.load(text, alone=True)
+        except YamlError as error:
             raise TopologyError(source, str(error)) from error
         _put(document, path, value, source)
         shape = topology.read(document, source)

@@ -15,12 +15,12 @@ import bcrypt
 import msgspec
 import yaml
 
+from installer.common.formats import yamltext
+from installer.common.secretfiles import write_private
 from lab.cleanup import finish
 from lab.daemons.switch import rogue
 from lab.errors import LabError
 from lab.faults.values import check_address
-from lab.release.cluster import yamltext
-from lab.release.cluster.private import write_private
 from lab.running import RunningLab
 from lab.subject.contents import manifest
 from lab.subject.stores import RegistryStorage

@@ -24,14 +24,15 @@ from typing import Annotated, Any
 
 import msgspec
 
+from installer.common.numbers import whole
 from lab.cleanup import finish
 from lab.errors import BudgetError, LabError
 from lab.host.identity import alive, boot_id
-from lab.numbers import MEMORY_MIB, whole
 from lab.topology import Topology
 
 log = logging.getLogger(__name__)
 
+MEMORY_MIB = 1 << 24  # upper bound of one machine, or of all: 16 TiB
 # Memory for the machine itself, and for a lab beside its guests' memory.
 RESERVE_MIB = 1024
 LAB_OVERHEAD_MIB = 256

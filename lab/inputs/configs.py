@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 
+from installer.common.secretfiles import write_private
 from lab.derive.fields import spelled
 from lab.inputs import hostnetwork
 from lab.layout import boot_url, proxy_url
-from lab.release.cluster.private import write_private
 from lab.topology import FROM_NETWORK, NodeSpec, Topology
 
 # Pod and service networks by IP version: OpenShift's defaults, and for IPv6 those of its documentation.

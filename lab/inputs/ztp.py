@@ -12,13 +12,13 @@ from typing import Any
 
 import yaml
 
-from lab import textfiles
+from installer.common.formats import YamlError, yamltext
+from installer.common.inputs import read_input
+from installer.common.secretfiles import write_private
 from lab.derive import AGENT, INSTALL
 from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
 from lab.errors import ConfigsError, TopologyError
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
-from lab.release.cluster import yamltext
-from lab.release.cluster.private import write_private
 from lab.topology import Topology
 
 PULL_SECRET = f"{FOLDER}/pull-secret.yaml"
@@ -43,12 +43,12 @@ def _documents(directory: Path, name: str) -> list[Any]:
     """The documents of a manifest, without empty ones; none where there is no file. Raises TopologyError."""
     path = directory / name
     try:
-        documents = [one for one in yamltext.load_all(textfiles.read_stored(path)) if one is not None]
+        documents = [one for one in yamltext.load_all(read_input(path)) if one is not None]
     except FileNotFoundError:
         return []
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     # `oc get -o yaml` of several objects writes a List, in which no field is where it is looked for.
     kinds = [one.get("kind") for one in documents if isinstance(one, dict)]

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from installer.common.numbers import real_type
 from installer.common.streams import with_streams
-from lab.numbers import real_type
 from lab.release.build import Release, build_release, latest_release
 from lab.release.images import machine_os
 from lab.release.kubernetes import build_kubernetes

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from lab.release.cluster.private import write_private
+from installer.common.secretfiles import write_private
 from lab.release.stage import progress
 from lab.release.stage.errors import RegistryFailed
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.release.cluster import yamltext
+from installer.common.formats import yamltext
 from lab.subject.contents import extract
 
 # The file of a release image that names its parts (docs/reference/installer.md §7).

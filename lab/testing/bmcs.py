@@ -19,6 +19,7 @@ from sushy_tools.emulator.resources import vmedia
 from drivers.container import DiskView, Machines, Reply, Request, View
 from drivers.errors import NotFoundError
 from drivers.redfish import Service
+from installer.common.certificates import authority
 from lab.bmcs.front import Front
 from lab.bmcs.profile import Profile, profile
 from lab.bmcs.serving import context, serve
@@ -26,7 +27,7 @@ from lab.bmcs.shared import Shared
 from lab.bmcs.web import Response
 from lab.daemons.containers import ContainerDriver
 from lab.daemons.images import share_media
-from lab.daemons.pki import Authority
+from lab.daemons.pki import issue
 from lab.daemons.redfish import views
 
 USER, PASSWORD = "admin", "right"
@@ -158,9 +159,9 @@ def running(
     One that is not `encrypted` speaks HTTP: of a request's processor time over TLS a good part is its handshake.
     """
     (state := folder / "state").mkdir()
-    authority = Authority.make("test")
-    authority.issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
-    (folder / "ca.crt").write_bytes(authority.pem)
+    ca = authority("test")
+    issue(ca, ["127.0.0.1"], folder)
+    (folder / "ca.crt").write_text(ca.certificate)
     bmc_profile, machine = changed or profile(name), Memory()
     with ExitStack() as stack:
         application = stack.enter_context(emulated(Contained(machine), state))

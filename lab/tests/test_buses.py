@@ -35,7 +35,7 @@ def lab_with(bus: Bus) -> topology.Topology:
 name: one
 networks: [{{name: san, ipv4: 10.1.0.0/24}}]
 nodes:
-  - name: n
+  - name: m
     role: master
     nics: [{{mac: "52:54:00:00:00:01", addresses: [10.1.0.9]}}]
     disks: [{{bus: {bus}, serial: S-1, root: true{portals}}}]

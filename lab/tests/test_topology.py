@@ -338,7 +338,7 @@ def test_what_firmware_cannot_boot_by_is_told():
 name: trunk
 boot: pxe
 networks: [{name: a, ipv4: 10.1.0.0/24, vlan: 7}]
-nodes: [{name: n, role: master, nics: [{mac: "52:54:00:00:00:01", trunk: [a], addresses: [10.1.0.9]}]}]
+nodes: [{name: m, role: master, nics: [{mac: "52:54:00:00:00:01", trunk: [a], addresses: [10.1.0.9]}]}]
 """
     with pytest.raises(TopologyError, match=r"nodes\[0\]: boot: pxe needs a card without tags in a network with IPv4"):
         topology.load_text(trunk)

@@ -11,11 +11,10 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
-import yaml
 
-from lab import textfiles
+from installer.common.formats import YamlError, yamltext
+from installer.common.inputs import read_input
 from lab.errors import TopologyError
-from lab.release.cluster import yamltext
 from lab.topology.errors import Problem, line
 from lab.topology.model import Topology
 from lab.topology.presets import PATTERN, PRESETS
@@ -136,8 +135,8 @@ def read(document: Any, source: str = "topology") -> Topology:
 def load_text(text: str | bytes, source: str = "topology") -> Topology:
     """The topology in a YAML text. Raises TopologyError with `source` and all fields that are wrong."""
     try:
-        document = yamltext.load_once(text)
-    except yaml.YAMLError as error:
+        document = yamltext.load(text, alone=True)
+    except YamlError as error:
         raise TopologyError(source, str(error)) from error
     return read(document, source)
 
@@ -148,7 +147,7 @@ def load(name_or_path: str) -> Topology:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)
     try:
-        text = textfiles.read(path)
+        text = read_input(path)
     except OSError as error:
         near = difflib.get_close_matches(name_or_path, PRESETS, n=1)
         meant = f"; {near[0]} perhaps?" if near else ""

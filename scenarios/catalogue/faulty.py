@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
-import yaml
 from msgspec import Meta
 
 from drivers.errors import DriverError
+from installer.common.formats import YamlError, yamltext
 from lab.faults import Crash, Fault
 from lab.faults.moments import Moment
-from lab.release.cluster import yamltext
 from lab.topology import Bmc, MachineKind
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
@@ -145,8 +144,8 @@ def load(files: Mapping[str, str | bytes]) -> tuple[Row, ...]:
     rows: dict[str, Row] = {}
     for source, text in files.items():
         try:
-            entries = yamltext.load(text) or []
-        except yaml.YAMLError as error:
+            entries = yamltext.load(text, alone=True) or []
+        except YamlError as error:
             problems.append(f"{source}: {' '.join(str(error).split())}")
             continue
         if not isinstance(entries, list):

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
-import yaml
 
+from installer.common.formats import YamlError, yamltext
 from lab.errors import TopologyError
-from lab.release.cluster import yamltext
 from lab.topology import BootWay, FieldsError
 from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, id_of, topology_of, words_of
@@ -107,8 +106,8 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def load(text: str | bytes, source: str = TABLE.name) -> Matrix:
     """Return the table. Raises MatrixError with all that is wrong, each with its row."""
     try:
-        document = yamltext.load_once(text)
-    except yaml.YAMLError as error:
+        document = yamltext.load(text, alone=True)
+    except YamlError as error:
         raise MatrixError(f"{source}: {' '.join(str(error).split())}") from error
     if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
         raise MatrixError(f"{source}: want a mapping with a list of rows")

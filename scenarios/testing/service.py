@@ -15,10 +15,10 @@ from typing import Any
 
 import yaml
 
+from installer.common.secretfiles import write_private
 from lab.deploy import Deployment
 from lab.inputs.hostnetwork import NIC, nmstate
 from lab.layout import bracketed
-from lab.release.cluster.private import write_private
 from lab.subject import Subject
 from lab.waiting import wait_until
 from scenarios.testing.cluster import Installation

@@ -22,7 +22,7 @@ from ci.informer.commands.common import (
 from ci.informer.engine.tls import host_and_port
 from ci.informer.errors import InformerError
 from ci.informer.history import retention
-from lab.numbers import whole_type
+from installer.common.numbers import whole_type
 
 
 def _prune(arguments: argparse.Namespace) -> int:

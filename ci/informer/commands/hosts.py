@@ -10,8 +10,8 @@ from ci.informer import text
 from ci.informer.commands.common import ACCEPTED, Adder, name, say
 from ci.informer.engine import tls
 from ci.informer.engine.announce import CONTAINER, GIB, KVM, MIB, RELEASE, VCPU, VERSION, announced, releases
-from lab.host.budget import Amount
-from lab.numbers import MEMORY_MIB, whole_type
+from installer.common.numbers import whole_type
+from lab.host.budget import MEMORY_MIB, Amount
 
 
 def _scheduler(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from ci.informer.history import artifacts, junit
 from ci.informer.history.model import Run, latest
 from ci.informer.history.store import History
 from ci.informer.judging.simulate import World, Year, nightly_runs, simulate
-from lab.numbers import real_type, whole_type
+from installer.common.numbers import real_type, whole_type
 
 
 def _load(arguments: argparse.Namespace) -> int:

@@ -34,7 +34,7 @@ from ci.informer.judging import clusters
 from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
 from ci.informer.pages import build
-from lab.numbers import whole_type
+from installer.common.numbers import whole_type
 
 CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDECIDED: UNDECIDED}
 

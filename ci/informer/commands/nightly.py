@@ -23,8 +23,8 @@ from ci.informer.judging.verdict import judge, named
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision
 from ci.informer.text import verdict_lines
+from installer.common.numbers import real_type, whole_type
 from lab.host.preflight import container_problems
-from lab.numbers import real_type, whole_type
 from lab.subject.options import add_options
 from lab.topology import MachineKind
 

@@ -19,7 +19,7 @@ from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History, Row
 from ci.informer.judging.review import counts_of
-from lab.numbers import real_type, whole_type
+from installer.common.numbers import real_type, whole_type
 from lab.subject.hardware import Hardware
 from lab.subject.mirroring import parse_name
 from lab.subject.options import OPTIONS, add_options, choose

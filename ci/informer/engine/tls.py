@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ci.informer.errors import InformerError
-from lab.numbers import whole
+from installer.common.numbers import whole
 
 if TYPE_CHECKING:
     from distributed.security import Security

@@ -146,7 +146,7 @@ def good(old="", new=""):
     ("text", "rule"),
     [
         ("a: b", "must be a list"),
-        ("[", "s.yaml: line 2: did not find expected node content"),
+        ("[", "s.yaml: line 1: did not find expected node content"),
         ("- {name: a}", "[0]: must have exactly the fields advice, label, match, name, where"),
         (good("label: lab", "label: moon"), "[0].label: 'moon': must be one of product, lab, host"),
         (good("match: x", "match: '('"), "[0].match: '(': missing )"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from ci.tests.faults.effects import BEGIN
 from ci.tests.faults.hosts import SPEED
 from ci.tests.faults.lane import KUBE_CA, LIMIT_SECONDS, POLL_SECONDS, QUICK, SwarmLane
-from installer.credentials.certificates import leaf
+from installer.common.certificates import SERVER, leaf
 from installer.testing.waitfor_kit import server, serving
 from installer.waitfor.command import execute
 from lab.topology import Topology
@@ -68,9 +68,9 @@ def run(row: Row, directory: Path, topology: Topology) -> Outcome:
     limit = row.told.minutes * 60 / SPEED if row.told else LIMIT_SECONDS
     directory.mkdir(parents=True)
     lane = SwarmLane(directory, topology)
-    pair = leaf(KUBE_CA, "server", addresses=("127.0.0.1",), server=True)
+    pair = leaf(KUBE_CA, "server", names=("127.0.0.1",), usages=SERVER)
     (directory / "kube").mkdir()
-    api = server(lane.kube, pair, directory / "kube", client_ca=KUBE_CA.certificate.decode())
+    api = server(lane.kube, pair, directory / "kube", client_ca=KUBE_CA.certificate)
     outcomes: list[bool | BaseException] = []
     broken = threading.Event()
 

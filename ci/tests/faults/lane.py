@@ -20,7 +20,7 @@ from installer.agent.swarm.command import PULL_SECRET
 from installer.agent.swarm.host import Site
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.credentials.certificates import authority, leaf
+from installer.common.certificates import authority, leaf
 from installer.testing.service.rendezvous_kit import Running
 from installer.testing.service.service_kit import INSTALLER
 from installer.testing.waitfor_kit import DONE
@@ -180,9 +180,9 @@ class SwarmLane:
             },
         }
         (folder / ".openshift_install_state.json").write_text(json.dumps({"node0": part}))
-        admin = leaf(KUBE_CA, "system:admin", client=True)
+        admin = leaf(KUBE_CA, "system:admin")
         parts = {"ca": KUBE_CA.certificate, "crt": admin.certificate, "key": admin.key}
-        coded = {name: base64.b64encode(data).decode() for name, data in parts.items()}
+        coded = {name: base64.b64encode(text.encode()).decode() for name, text in parts.items()}
         cluster = {"server": f"https://127.0.0.1:{api.server_port}", "certificate-authority-data": coded["ca"]}
         user = {"client-certificate-data": coded["crt"], "client-key-data": coded["key"]}
         kubeconfig = {

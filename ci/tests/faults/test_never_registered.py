@@ -11,7 +11,7 @@ import pytest
 from ci.tests.faults.install import logged
 from ci.tests.faults.lane import INFRA_ENV, KUBE_CA, QUICK, SwarmLane
 from installer.assisted.errors import ClientError
-from installer.credentials.certificates import leaf
+from installer.common.certificates import SERVER, leaf
 from installer.testing.waitfor_kit import server, serving
 from installer.waitfor.command import execute
 from scenarios.catalogue.faulty import Outcome
@@ -40,9 +40,9 @@ REFUSED: tuple[tuple[Callable[[SwarmLane], None], tuple[str, ...]], ...] = (
 
 def test_why_nobody_registers(tmp_path: Path) -> None:
     lane = SwarmLane(tmp_path, topology_of("sno-ipv4-static-uefi"))
-    pair = leaf(KUBE_CA, "server", addresses=("127.0.0.1",), server=True)
+    pair = leaf(KUBE_CA, "server", names=("127.0.0.1",), usages=SERVER)
     (tmp_path / "kube").mkdir()
-    api = server(lane.kube, pair, tmp_path / "kube", client_ca=KUBE_CA.certificate.decode())
+    api = server(lane.kube, pair, tmp_path / "kube", client_ca=KUBE_CA.certificate)
     folder, settings = lane.state(api), replace(QUICK, rest_port=lane.service.port)
     try:
         lane.service.start()

@@ -1,13 +1,11 @@
 """Numbers of command lines and of the environment are checked for their range: plain int and float are not used."""
 
-import argparse
 import ast
 import os
 
 import pytest
 
 from ci.syntax import nodes, sources
-from lab import numbers
 from lab.commands.cli import main as lab_main
 from lab.errors import LabError
 from lab.host import budget
@@ -73,16 +71,3 @@ def test_the_budget(tmp_path, monkeypatch, name):
     monkeypatch.setenv(name, "7")
     assert 7 in (budget.capacity(tmp_path).mib, budget.capacity(tmp_path).vcpu)
     assert os.environ[name] == "7"
-
-
-def test_limits():
-    assert numbers.whole("-5", -5, 1) == -5
-    assert numbers.real("1e1", 0, 10) == 10.0
-    for read, text in ((numbers.whole, "2"), (numbers.whole, "-6"), (numbers.real, "1.01"), (numbers.real, "-5.01")):
-        with pytest.raises(ValueError, match="from -5 to 1, not"):
-            read(text, -5, 1)
-    with pytest.raises(argparse.ArgumentTypeError):
-        numbers.WAIT("604801")
-    assert (numbers.WAIT("604800"), numbers.WAIT("0"), numbers.MEMORY("256")) == (604800.0, 0.0, 256)
-    with pytest.raises(argparse.ArgumentTypeError):
-        numbers.MEMORY("255")

@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from installer.agent.errors import StepError
-from installer.assisted import plainjson
 from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import BadAnswer, ClientError
 from installer.assisted.steparguments import ApiVipRequest, TangRequest, TangServer
 from installer.assisted.transport import Request, Transport
+from installer.common.formats import jsontext
 
 TIMEOUTS = Timeouts(connect=20.0, silence=20.0, request=120.0)
 LARGEST = 8 * 1024**2
@@ -65,10 +65,10 @@ def _advertisement(url: str) -> tuple[str, list[Signature]]:
     """Payload and signatures of what a Tang server answers. Raises StepError."""
     body = get(url)
     try:
-        answer = plainjson.typed(body, Advertisement)
-        return answer.payload, answer.signatures or [plainjson.typed(body, Signature)]
+        answer = jsontext.typed(body, Advertisement)
+        return answer.payload, answer.signatures or [jsontext.typed(body, Signature)]
     except msgspec.ValidationError as error:
-        raise StepError(f"{url}: {plainjson.in_words(error, 'the answer')}") from None
+        raise StepError(f"{url}: {jsontext.in_words(error, 'the answer')}") from None
     except msgspec.DecodeError as error:
         raise StepError(f"{url}: the answer is not JSON: {error}") from None
 
@@ -79,9 +79,9 @@ def _servers(request: TangRequest) -> list[TangServer]:
     if not isinstance(servers, str):
         return servers or []
     try:
-        return plainjson.typed(servers, list[TangServer]) if servers else []
+        return jsontext.typed(servers, list[TangServer]) if servers else []
     except msgspec.ValidationError as error:
-        raise StepError(f"tang_servers: {plainjson.in_words(error, 'it')}") from None
+        raise StepError(f"tang_servers: {jsontext.in_words(error, 'it')}") from None
     except msgspec.DecodeError as error:
         raise StepError(f"tang_servers is not JSON: {error}") from None
 

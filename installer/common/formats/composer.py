@@ -1,6 +1,6 @@
-"""From YAML text to a tree of nodes that is safe to walk: no cycle, no depth that overflows a stack, no expansion bomb.
+"""The composer of YAML: trees of nodes that are safe to walk, with no cycle, stack overflow or expansion bomb.
 
-PyYAML composes recursively (in C, where a deep text ends the process) and leaves aliases to whoever walks the tree.
+PyYAML composes recursively (in C, where a deep text ends the process) and leaves aliases to those who walk the tree.
 Here the tree is made of the parser's events in one loop, and what aliases would expand to is counted as Go's YAML
 library does, which Kubernetes' tools read with: they refuse the same documents.
 """
@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.redact import shortened
-from installer.errors import YamlError
 
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128
@@ -32,7 +32,7 @@ _LIST_OF_LOGINS = "credentials"
 
 @dataclass(slots=True)
 class _Extent:
-    """What a node is when its aliases are written out: nodes, characters of its scalars, levels."""
+    """The size of a node whose aliases are written out: nodes, characters of its scalars, levels."""
 
     nodes: int = 1
     text: int = 0
@@ -75,7 +75,7 @@ class Composer:
             raise YamlError(self._text[: error.start].count("\n") + 1, "not text") from error
 
     def documents(self) -> Iterator[yaml.Node]:
-        """The root node of each document. Raises YamlError."""
+        """Yield the root node of each document. Raises YamlError."""
         try:
             while self._loader.check_event():
                 event = self._loader.get_event()
@@ -139,7 +139,7 @@ class Composer:
             _add(stack, node, extent, _line(event))
 
     def _tag(self, event: Any, kind: type[yaml.Node], value: str | None) -> str:
-        """The tag. Go ignores those that only other programs know, and a lone exclamation mark."""
+        """Return the tag. Go ignores those that only other programs know, and a lone exclamation mark."""
         tag = event.tag
         is_known = tag is not None and (tag in _KNOWN_TAGS or not self._other_tags)
         if tag is None or (tag == "!" and kind is not yaml.ScalarNode):
@@ -154,7 +154,7 @@ class Composer:
     ) -> tuple[yaml.Node, _Extent]:
         name = event.anchor
         # The alias is not shown: an unquoted password that begins with an asterisk is read as an alias too.
-        if any(one.anchor == name for one in stack):
+        if any(collection.anchor == name for collection in stack):
             raise YamlError(_line(event), "an anchor's value contains itself")
         if name not in anchors:
             raise YamlError(_line(event), "unknown anchor referenced")
@@ -162,7 +162,7 @@ class Composer:
 
 
 def decoded(text: str | bytes) -> str:
-    """A text that a byte order mark may say to be UTF-16. Raises YamlError."""
+    """Decode a text that is UTF-16 by its byte order mark, or else UTF-8. Raises YamlError."""
     if isinstance(text, str):
         return text
     encoding = "utf-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
@@ -174,7 +174,7 @@ def decoded(text: str | bytes) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A key as an error shows it, without what follows a colon: its value, where no blank is behind the colon."""
+    """Return a key for an error, without the value that follows its colon where a blank is missing."""
     name, colon, _ = name.partition(":")
     return f"{shortened(name, _NAME)}{':...' if colon else ''}"
 
@@ -190,12 +190,11 @@ def _check_key(stack: list[_Open], node: yaml.Node, line: int) -> None:
 
 
 def _within_secret(stack: list[_Open]) -> bool:
-    """Whether an open collection is a secret's value by the name before it, or a part of one."""
+    """Check whether an open collection is a secret's value by the name before it, or a part of such a value."""
     from installer.common.redact.names import sensitive  # for an error only
 
-    return any(
-        one.key is not None and one.key.value != _LIST_OF_LOGINS and bool(sensitive(one.key.value)) for one in stack
-    )
+    names = [collection.key.value for collection in stack if collection.key is not None]
+    return any(name != _LIST_OF_LOGINS and bool(sensitive(name)) for name in names)
 
 
 def _add(stack: list[_Open], node: yaml.Node, extent: _Extent, line: int) -> None:

@@ -1,4 +1,4 @@
-"""Reading TOML that somebody else has written: whatever is wrong with it is a ValueError of one line.
+"""The reader of TOML that somebody else has written, whose faults are ValueErrors of one line.
 
 tomllib takes what is nested as a call each, dotted keys in a time that grows with the square of their parts, and all
 digits of a number; so the text is measured before it gets there.
@@ -29,7 +29,7 @@ _ENDS = {
 
 
 def loads(data: bytes | str) -> dict[str, Any]:
-    """As tomllib.loads. Raises ValueError, also for what goes beyond one of the limits above."""
+    """Parse as tomllib.loads does. Raises ValueError, also beyond the limits above."""
     import tomllib
 
     if len(data) > LARGEST:
@@ -48,11 +48,11 @@ def loads(data: bytes | str) -> dict[str, Any]:
 
 
 def _measure(text: str) -> None:
-    """Raises ValueError for what tomllib would take too long or too deep for."""
+    """Raise ValueError for a text that would cost tomllib too much time or stack."""
     depth = dots = place = 0
 
-    def refuse(what: str) -> ValueError:
-        return ValueError(f"line {text.count(chr(10), 0, place) + 1}: {what}")
+    def refuse(problem: str) -> ValueError:
+        return ValueError(f"line {text.count(chr(10), 0, place) + 1}: {problem}")
 
     while (match := _TOKEN.search(text, place)) is not None:
         token, place = match[0], match.start()
@@ -78,7 +78,7 @@ def _measure(text: str) -> None:
 
 
 def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
-    """Where the text that begins at `place` ends; -1 where it does not."""
+    """Return the end of the text that begins at `place`; -1 where it does not end."""
     for match in pattern.finditer(text, place):
         if match["end"] is not None:
             return match.end()

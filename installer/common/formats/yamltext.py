@@ -1,8 +1,8 @@
-"""Reading YAML as OpenShift's installer does: strictly, with the line that each complaint is about.
+"""The reader and writer of YAML: as strict as Go's, with the line that each complaint is about.
 
-All YAML that the installer reads is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
-is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
-so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of are ignored here.
+All YAML is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33` is a number in base 60 and
+`2024-01-01` a date. Go's parser (sigs.k8s.io/yaml, by go-yaml v2), which these files were written for, takes both as
+strings; so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags of other programs are ignored.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import Any, ClassVar
 
 import yaml
 
+from installer.common.formats import YamlError
 from installer.common.formats.composer import Composer
-from installer.errors import YamlError
-
-__all__ = ["CORE", "GO", "compose", "compose_all", "construct", "dump", "go_text", "is_null", "load", "load_all"]
 
 _TAG = "tag:yaml.org,2002:"
 _BOOLS = {"y": True, "n": False, "yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+# Numbers in base 60 and dates are quoted as Go does, for readers of YAML 1.1.
+_BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?(?:[Tt ]|\Z)", re.ASCII)
 # Numbers with more digits need more than 64 bits in every base.
 _LONGEST_INT = 80
 
@@ -39,7 +40,7 @@ class CORE(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
 
 
 def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
-    """(tag, pattern, the characters that it may begin with; \\0 for nothing at all)"""
+    """Set a loader's (tag, pattern, the characters that it may begin with; \\0 for nothing at all)."""
     loader.yaml_implicit_resolvers = {}
     for tag, pattern, first in kinds:
         for char in first:
@@ -72,32 +73,32 @@ _resolvers(
 )
 
 
-def compose(text: str | bytes, schema: type[Any] = GO) -> yaml.Node | None:
-    """The node tree of a text's first document, None if it is empty. Raises YamlError.
+def compose(text: str | bytes, schema: type[Any] = GO, *, alone: bool = False) -> yaml.Node | None:
+    """Return the node tree of a text's first document, None if it is empty. Raises YamlError.
 
-    Go's library does not read what follows it; nmstate's, which is CORE's, refuses it.
+    Go's library does not read the rest; nmstate's, which is CORE's, refuses more, and so do we if it is to be `alone`.
     """
     documents = Composer(text, schema).documents()
     node = next(documents, None)
-    if schema is CORE and (more := next(documents, None)) is not None:
+    if (alone or schema is CORE) and (more := next(documents, None)) is not None:
         raise YamlError(more.start_mark.line + 1, "only one document is expected")
     return None if node is None or is_null(node) else node
 
 
 def compose_all(text: str | bytes, schema: type[Any] = GO) -> Iterator[yaml.Node]:
-    """The node trees of all non-empty documents of a text. Raises YamlError."""
+    """Yield the node trees of all non-empty documents of a text. Raises YamlError."""
     for node in Composer(text, schema).documents():
         if not is_null(node):
             yield node
 
 
 def is_null(node: yaml.Node) -> bool:
-    """Whether the node is null, written or left out."""
+    """Check whether the node is null, written or left out."""
     return bool(node.tag == f"{_TAG}null")
 
 
 def construct(node: yaml.Node, schema: type[Any] = GO) -> Any:
-    """A node as plain data: dict, list, str, int, float, bool, None. Raises YamlError."""
+    """Turn a node into plain data: dict, list, str, int, float, bool, None. Raises YamlError."""
     kind = str(node.tag).removeprefix(_TAG)
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node, kind, schema)
@@ -153,7 +154,7 @@ def _unsupported(node: yaml.Node) -> YamlError:
 
 
 def _int(text: str) -> int | float | str:
-    """As Go: what needs more than 64 bits is a float, and a string where that has no such number either."""
+    """Read a number as Go does: beyond 64 bits it is a float, and beyond a float's range a string."""
     digits = text.replace("_", "")
     if len(digits) <= _LONGEST_INT:
         body = digits.lstrip("+-")
@@ -180,14 +181,14 @@ def _float(text: str) -> float | str:
 
 
 def go_text(data: Any) -> str:
-    """A scalar as sigs.k8s.io/yaml gives it to a field that is a string: 1.50 -> 1.5, 0x10 -> 16, yes -> true."""
+    """Write a scalar as sigs.k8s.io/yaml gives it to a string field: 1.50 -> 1.5, 0x10 -> 16, yes -> true."""
     if isinstance(data, bool):
         return "true" if data else "false"
     return _go_float(data) if isinstance(data, float) else str(data)
 
 
 def _go_float(value: float) -> str:
-    """strconv.FormatFloat(value, 'g', -1, 32): the fewest digits that mean the same number of 32 bits."""
+    """Write the fewest digits that mean the same number of 32 bits: strconv.FormatFloat(value, 'g', -1, 32)."""
     try:
         single = struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
@@ -207,20 +208,15 @@ def _go_float(value: float) -> str:
     return f"{single:.{max(0, count - 1 - exponent)}f}"
 
 
-def load(text: str | bytes, schema: type[Any] = GO) -> Any:
-    """A one-document text as plain data, None if it is empty. Raises YamlError."""
-    node = compose(text, schema)
+def load(text: str | bytes, schema: type[Any] = GO, *, alone: bool = False) -> Any:
+    """Return a text's first document as plain data, None if it is empty (`compose`). Raises YamlError."""
+    node = compose(text, schema, alone=alone)
     return None if node is None else construct(node, schema)
 
 
 def load_all(text: str | bytes, schema: type[Any] = GO) -> list[Any]:
-    """All documents of a text as plain data. Raises YamlError."""
+    """Return all documents of a text as plain data. Raises YamlError."""
     return [construct(node, schema) for node in compose_all(text, schema)]
-
-
-def dump(data: Any) -> str:
-    """Plain data as YAML, keys in the order given, long lines unbroken, texts with lines as blocks."""
-    return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1 << 20))
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -239,8 +235,36 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
         return True
 
 
+class _GoDumper(_Dumper):
+    """A dumper that writes a text plain where Go would read it back as a text, else in double quotes."""
+
+    yaml_implicit_resolvers = GO.yaml_implicit_resolvers
+
+    def resolved(self: Any, data: str) -> str:
+        """Return the tag that a reader gives to the plain text."""
+        return str(self.resolve(yaml.ScalarNode, data, (True, False)))
+
+
 def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+    return dumper.represent_scalar(f"{_TAG}str", data, style="|" if "\n" in data else None)
+
+
+def _as_go_quotes(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+    plain = _GoDumper.resolved(dumper, data) == f"{_TAG}str" and not _BASE60.match(data) and not _DATE.match(data)
+    return dumper.represent_scalar(f"{_TAG}str", data, style="|" if "\n" in data else None if plain else '"')
 
 
 _Dumper.add_representer(str, _text)
+_GoDumper.add_representer(str, _as_go_quotes)
+
+
+def dump(data: Any) -> str:
+    """Write plain data as YAML, keys in the order given, long lines unbroken, texts with lines as blocks."""
+    return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1 << 20))
+
+
+def go_dump(data: Any) -> str:
+    """Write plain data as sigs.k8s.io/yaml does, letter for letter: keys sorted, long lines wrapped at 80 columns."""
+    return str(
+        yaml.dump(data, Dumper=_GoDumper, default_flow_style=False, sort_keys=True, width=80, allow_unicode=True)
+    )

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from installer.common.formats import YamlError
 from installer.common.formats.yamltext import load
+from installer.common.inputs import read_input
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
 from installer.config.state import (
     AGENT_CONFIG,
@@ -24,8 +26,7 @@ from installer.config.state import (
     State,
     blaming_state,
 )
-from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError, YamlError
-from installer.inputs import read_input
+from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
 from installer.manifests import files as names
 
 log = logging.getLogger(__name__)

@@ -9,10 +9,11 @@ import ipaddress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from installer.common import certificates
+from installer.common.certificates import Pair
 from installer.config.state import AUTH, CREDENTIALS, State, damaged
-from installer.credentials import access, background, certificates, tokens
-from installer.credentials.background import BackgroundCredentials
-from installer.credentials.certificates import SIGNERS, Pair
+from installer.credentials import access, background, tokens
+from installer.credentials.background import SIGNERS, BackgroundCredentials
 from installer.credentials.tokens import Tokens
 
 
@@ -37,7 +38,7 @@ class Secrets:
 
 
 def _plain(pair: Pair) -> dict[str, str]:
-    return {"certificate": pair.certificate.decode(), "key": pair.key.decode()}
+    return {"certificate": pair.certificate, "key": pair.key}
 
 
 def saved_secrets(state: State) -> Secrets | None:
@@ -55,7 +56,7 @@ def saved_secrets(state: State) -> Secrets | None:
 
     def pair(table: Any, key: str, what: str) -> Pair:
         value = table.get(key) if isinstance(table, dict) else None
-        keypair = Pair(*(text(value, part, f"{what}.{key}").encode() for part in ("certificate", "key")))
+        keypair = Pair(*(text(value, part, f"{what}.{key}") for part in ("certificate", "key")))
         try:
             certificates.check(keypair)
         except ValueError as error:
@@ -123,9 +124,8 @@ def secrets_for(
 
 
 def _service(service_ca: Pair, address: str) -> Pair:
-    return certificates.leaf(
-        service_ca, "assisted-service", addresses=(str(ipaddress.ip_address(address)),), server=True
-    )
+    names = (str(ipaddress.ip_address(address)),)
+    return certificates.leaf(service_ca, "assisted-service", names=names, usages=certificates.SERVER)
 
 
 def store(state: State, secrets: Secrets) -> None:

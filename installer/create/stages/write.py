@@ -43,7 +43,7 @@ def own_state(inputs: Inputs, secrets: Secrets, images: Mapping[str, str]) -> di
     install = inputs.install
     return {
         "rendezvousIP": inputs.rendezvous_ip,
-        "serviceCACert": secrets.service_ca.certificate.decode(),
+        "serviceCACert": secrets.service_ca.certificate,
         "watcherToken": secrets.tokens.watcher,
         "clusterName": install.metadata.name,
         "baseDomain": install.base_domain.rstrip("."),

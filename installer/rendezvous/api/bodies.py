@@ -12,8 +12,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
-from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Undecodable, Unparsable
+from installer.common.formats import jsontext
 from installer.common.redact import shortened
 from installer.rendezvous.resources.requests.params import decoded
 
@@ -105,7 +105,7 @@ async def json_of(request: web.Request) -> Any:
     async with steady(request):
         text = await request.read()
     try:
-        return plainjson.parsed(text)
+        return jsontext.parsed(text)
     except ValueError as error:
         raise Unparsable(f"body is not JSON: {error}") from None
 

@@ -12,10 +12,9 @@ import yaml
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import ManifestError
-from installer.common.formats import jsontext
+from installer.common.formats import YamlError, jsontext
 from installer.common.formats.yamltext import load_all
-from installer.errors import YamlError
-from installer.inputs import read_input
+from installer.common.inputs import read_input
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER)

@@ -5,9 +5,9 @@ Names and content follow assisted-service: openshift/99-openshift-<role>-<tpm|ta
 
 from __future__ import annotations
 
-from installer.assisted import plainjson
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest
+from installer.common.formats import jsontext
 from installer.ignition import validation
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest
 from installer.rendezvous.store.shapes import DiskEncryption
@@ -38,7 +38,7 @@ def servers(text: str) -> list[dict[str, str]]:
     try:
         if not text:
             raise BadRequest("Setting Tang mode but tang_servers isn't set")
-        entries = plainjson.parsed(text)
+        entries = jsontext.parsed(text)
     except ValueError as error:
         raise BadRequest(f"disk_encryption.tang_servers is not JSON: {error}") from None
     if not isinstance(entries, list) or not entries:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
 from installer.common.formats import jsontext
 from installer.ignition import validation
@@ -44,7 +43,7 @@ def parse(text: bytes | str, source: str) -> dict[str, Any]:
 def overrides(text: str, source: str) -> dict[str, Any]:
     """An Ignition config that a user gave. Raises PrepareError with all that Ignition itself would refuse."""
     try:
-        config: dict[str, Any] = plainjson.parsed(text)
+        config: dict[str, Any] = jsontext.parsed(text)
     except ValueError as error:
         raise PrepareError(source, f"not an Ignition config: {error}") from None
     check(config, source)

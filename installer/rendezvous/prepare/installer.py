@@ -20,7 +20,7 @@ from pathlib import Path
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
-from installer.errors import YamlError
+from installer.common.formats import YamlError
 from installer.files import write_whole
 from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig, patches
 from installer.rendezvous.settings import Settings

@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.errors import PrepareError
+from installer.common.formats import jsontext
 from installer.common.formats.yamltext import dump, load, load_all
-from installer.errors import YamlError
 from installer.files import write_whole
 
 FOLDERS = ("openshift", "manifests")
@@ -47,10 +46,8 @@ def operations(patch: bytes) -> list[Operation]:
     try:
         value = load(patch)
         return msgspec.convert([] if value is None else value, list[Operation])
-    except YamlError as error:
-        raise ValueError(str(error)) from None
     except msgspec.ValidationError as error:
-        raise ValueError(plainjson.in_words(error, "it")) from None
+        raise ValueError(jsontext.in_words(error, "it")) from None
 
 
 def applied(manifest: bytes, patch: bytes) -> bytes:
@@ -172,7 +169,7 @@ def apply(work: Path) -> None:
             raise PrepareError(f"manifest {patch.name}", f"there is no manifest {patch.stem} that it could change")
         try:
             content = applied(target.read_bytes(), patch.read_bytes())
-        except (ValueError, YamlError) as error:
+        except ValueError as error:
             raise PrepareError(f"manifest {patch.name}", str(error)) from None
         write_whole(target, content)
         patch.unlink()

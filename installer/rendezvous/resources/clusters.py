@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.enums import ClusterStatus, HostStatus, PreparationStatus, Role
 from installer.assisted.errors import BadRequest, Conflict
+from installer.common.formats import jsontext
 from installer.common.redact import redact, shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
@@ -212,7 +212,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
 def checked_overrides(text: str) -> str:
     """Return install-config overrides, a JSON object in text, if they can be applied. Raises BadRequest."""
     try:
-        value = plainjson.parsed(text) if text else {}
+        value = jsontext.parsed(text) if text else {}
     except ValueError as error:
         raise BadRequest(f"install-config overrides are not JSON: {error}") from None
     if value is None:
@@ -241,7 +241,7 @@ def _ids(text: str | None, existing: Set[str], not_ignorable: Set[str], what: st
     if not text:
         return ValidationIds()
     try:
-        ids = plainjson.parsed(text)
+        ids = jsontext.parsed(text)
     except ValueError as error:
         raise BadRequest(f"{what} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):

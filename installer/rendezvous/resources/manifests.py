@@ -6,9 +6,8 @@ import base64
 import re
 from pathlib import PurePath
 
-from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unprocessable
-from installer.errors import YamlError
+from installer.common.formats import jsontext
 from installer.rendezvous.prepare import patches
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters
@@ -94,19 +93,16 @@ def check_content(name: str, content: bytes) -> None:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")
     if name.endswith(".json"):
         try:
-            plainjson.parsed(content.decode())
+            jsontext.parsed(content.decode())
         except ValueError as error:
             raise BadRequest(f"manifest {name} is not valid JSON: {error}") from None
         return
+    is_patch = PurePath(name).suffix.startswith(".patch")
     try:
-        if PurePath(name).suffix.startswith(".patch"):
-            patches.operations(content)
-        else:
-            load_all(content)
+        (patches.operations if is_patch else load_all)(content)
     except ValueError as error:
-        raise BadRequest(f"manifest {name} is not a valid patch: {error}") from None
-    except YamlError as error:
-        raise BadRequest(f"manifest {name} is not valid YAML or JSON: {error}") from None
+        form = "a valid patch" if is_patch else "valid YAML or JSON"
+        raise BadRequest(f"manifest {name} is not {form}: {error}") from None
 
 
 def _check_distinct(others: list[Manifest], folder: str, name: str) -> None:

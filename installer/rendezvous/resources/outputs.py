@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
+from installer.common.formats import jsontext
 from installer.rendezvous.store.documents import FreeNetwork, Image, NtpSource, Report
 from installer.rendezvous.validations.networks import network_of
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 def read(output: str, step: str, kind: type[T]) -> tuple[T, Any]:
     """What a step printed, and the same as it was sent. Raises BadRequest."""
     try:
-        value = plainjson.parsed(output)
+        value = jsontext.parsed(output)
     except ValueError:
         value = None
     if value is None:
@@ -45,12 +45,12 @@ def read(output: str, step: str, kind: type[T]) -> tuple[T, Any]:
     try:
         return msgspec.convert(value, kind), value
     except msgspec.ValidationError as error:
-        raise BadRequest(f"the output of step {step} cannot be understood: {plainjson.in_words(error, 'it')}") from None
+        raise BadRequest(f"the output of step {step} cannot be understood: {jsontext.in_words(error, 'it')}") from None
 
 
 def unreadable(what: str, error: msgspec.MsgspecError) -> BadRequest:
     """The BadRequest for a document that the store cannot decode."""
-    words = plainjson.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
+    words = jsontext.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
     return BadRequest(f"{what} cannot be read: {words}")
 
 

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import msgspec
 
 from installer.assisted import inventory as inv
-from installer.assisted import plainjson
 from installer.assisted.enums import Result, ValidationCategory
 from installer.assisted.steparguments import PeerNic, text_of
+from installer.common.formats import jsontext
 
 T = TypeVar("T")
 # Stands for "not decoded yet": any value may be a document's, None and an empty list included.
@@ -45,7 +45,7 @@ class Document(Generic[T]):
     @classmethod
     def decode(cls, text: str) -> T:
         """The value of a text. Raises msgspec.MsgspecError."""
-        value: T = plainjson.typed(text, cls.kind)
+        value: T = jsontext.typed(text, cls.kind)
         return value
 
     @classmethod

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from installer.assisted import plainjson
+from installer.common.formats import jsontext
 from installer.rendezvous.store.documents import Document
 
 
@@ -139,7 +139,7 @@ class Connectivity(Document[Findings]):
     @classmethod
     def decode(cls, text: str) -> Findings:
         """The links in an agent's report (JSON); none where it was asked about no peer."""
-        return Findings(plainjson.typed(text, PeersReport)) if text else NOTHING
+        return Findings(jsontext.typed(text, PeersReport)) if text else NOTHING
 
     @property
     def findings(self) -> Findings:

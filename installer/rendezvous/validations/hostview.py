@@ -11,9 +11,9 @@ from hashlib import sha256
 from typing import Any
 
 from installer.assisted import inventory as inv
-from installer.assisted import plainjson
 from installer.assisted.enums import HostStatus, Role, Stage
 from installer.assisted.stages import SNO
+from installer.common.formats import jsontext
 from installer.rendezvous.clock import age
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv
@@ -30,7 +30,7 @@ FORBIDDEN_HOSTNAMES = frozenset(
 def load_json(text: str) -> Any:
     """Parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
     try:
-        return plainjson.parsed(text) if text else None
+        return jsontext.parsed(text) if text else None
     except ValueError:
         return None
 

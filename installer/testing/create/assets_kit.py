@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from installer.credentials.certificates import authority
+from installer.common.certificates import authority
 
 
 def pem(content: bytes) -> str:
@@ -17,7 +17,7 @@ def pem(content: bytes) -> str:
 
 
 GOOD = {
-    "rendezvousIP": "192.168.111.80", "serviceCACert": authority("x").certificate.decode(),
+    "rendezvousIP": "192.168.111.80", "serviceCACert": authority("x").certificate,
     "watcherToken": "t", "clusterName": "ostest",
     "baseDomain": "test.example", "platform": "none",
     "expectedHosts": {"names": ["master-0", ""], "controlPlane": 1, "arbiters": 0, "workers": 1},

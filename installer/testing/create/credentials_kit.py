@@ -42,6 +42,6 @@ class InTurn(Generic[P, T]):
 
 def keep(patch: pytest.MonkeyPatch) -> None:
     """Signers and passwords of this process are made `RUNS` times at most, the command line's parser once."""
-    for name in ("signer", "password_and_hash"):
+    for name in ("authority", "password_and_hash"):
         patch.setattr(background, name, InTurn(getattr(background, name)))
     patch.setattr(cli, "parser", functools.cache(cli.parser))

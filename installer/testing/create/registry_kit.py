@@ -24,7 +24,7 @@ from ssl import create_default_context
 
 import bcrypt
 
-from installer.credentials.certificates import authority, leaf
+from installer.common.certificates import SERVER, authority, leaf
 from installer.release import DigestSource
 
 SOURCE = "release.example.invalid/node0/payload"
@@ -150,11 +150,11 @@ def _free_port() -> int:
 def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     """Run docker-registry until the block ends."""
     ca = authority("test-registry-ca")
-    server = leaf(ca, "registry", addresses=("127.0.0.1",), server=True)
+    server = leaf(ca, "registry", names=("127.0.0.1",), usages=SERVER)
     (folder / "certs").mkdir(parents=True)
-    (folder / "certs/ca.crt").write_bytes(ca.certificate)
-    (folder / "server.crt").write_bytes(server.certificate)
-    (folder / "server.key").write_bytes(server.key)
+    (folder / "certs/ca.crt").write_text(ca.certificate)
+    (folder / "server.crt").write_text(server.certificate)
+    (folder / "server.key").write_text(server.key)
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")
     (folder / "htpasswd").write_text(f"user:{hashed}\n")
     port = _free_port()
@@ -175,8 +175,8 @@ def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
     try:
-        _wait(port, ca.certificate.decode(), process, folder / "log")
-        yield Registry(port, ca.certificate.decode(), secret, folder)
+        _wait(port, ca.certificate, process, folder / "log")
+        yield Registry(port, ca.certificate, secret, folder)
     finally:
         process.terminate()
         process.wait(10)

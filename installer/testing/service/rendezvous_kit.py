@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 import os
 import socket
@@ -15,15 +14,12 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import jwt
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from installer.common.certificates import SERVER, authority, ec_key, leaf, private_pem, public_pem
 
 REPOSITORY = Path(__file__).parents[3]
 SMALL = json.dumps(
@@ -44,12 +40,6 @@ SMALL = json.dumps(
 )
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
 @dataclass(frozen=True)
 class Keys:
     """Tokens by scheme and the public key, as a CLI makes them at image time."""
@@ -64,43 +54,17 @@ class Keys:
 
 def make_keys() -> Keys:
     """A fresh pair of keys."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return Keys(_pem(key), base64.b64encode(public).decode())
+    key = ec_key()
+    return Keys(private_pem(key).encode(), base64.b64encode(public_pem(key).encode()).decode())
 
 
 def make_tls(directory: Path) -> None:
     """ca.crt, service.crt, service.key for 127.0.0.1."""
     directory.mkdir(parents=True, exist_ok=True)
-    now = datetime.datetime.now(datetime.UTC)
-
-    def build(name: str, key: Any, issuer: x509.Name | None) -> x509.CertificateBuilder:
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(issuer or subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-        )
-
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca = build("test CA", ca_key, None).add_extension(x509.BasicConstraints(True, None), True)
-    usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-    ca = ca.add_extension(usage, True).add_extension(
-        x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False
-    )
-    ca_cert = ca.sign(ca_key, hashes.SHA256())
-    leaf = build("rendezvous", key, ca_cert.subject).add_extension(
-        x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
-    )
-    leaf = leaf.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False)
-    pem = serialization.Encoding.PEM
-    (directory / "ca.crt").write_bytes(ca_cert.public_bytes(pem))
-    (directory / "service.crt").write_bytes(leaf.sign(ca_key, hashes.SHA256()).public_bytes(pem))
-    (directory / "service.key").write_bytes(_pem(key))
+    ca = authority("test CA")
+    service = leaf(ca, "rendezvous", names=("127.0.0.1",), usages=SERVER)
+    for name, text in (("ca.crt", ca.certificate), ("service.crt", service.certificate), ("service.key", service.key)):
+        (directory / name).write_text(text)
 
 
 def bare_environment() -> dict[str, str]:

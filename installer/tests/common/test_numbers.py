@@ -24,7 +24,7 @@ BAD = [
     "", " ", "x", "nan", "NaN", "inf", "-inf", "infinity", "1e400", "1e12", "-1", "-1e9", "9" * 400, "٣", "３",
     "1_000", "0x10",    "1,5", "1 ", " 1", "1\n", "²", "1e", "--", "1.2.3", "+", ".", "1e99999999",
 ]  # fmt: skip
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 RULE = r"^must be a (whole number|number of seconds) from 1 to 1000, not '"
 
 

@@ -369,7 +369,7 @@ def test_defaults_are_not_told_as_ignored(caplog):
 
 
 def test_a_certificate_that_is_called_a_key_is_taken_and_a_key_is_not():
-    certificate = make().signers["admin-kubeconfig-signer"].certificate.decode()
+    certificate = make().signers["admin-kubeconfig-signer"].certificate
     called_a_key = certificate.replace("CERTIFICATE", "PRIVATE KEY")
     config = parse_install_config(text({**SNO, "additionalTrustBundle": called_a_key}))
     assert config.additional_trust_bundle.strip() == called_a_key.strip()

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from installer import logs
+from installer.common.formats import YamlError
 from installer.common.formats.yamltext import CORE
 from installer.common.formats.yamltext import load as load_yaml
 from installer.config.fielderror import raise_if_any
 from installer.config.load import parse_agent_config, parse_install_config
 from installer.config.rules import agent as rules_agent
-from installer.errors import InstallerError, NetworkConfigError, YamlError
+from installer.errors import InstallerError, NetworkConfigError
 from installer.network.document import load as load_network
 from installer.network.host import host_network_files
 from installer.testing.create.inputs_kit import AGENT, COMPACT, FENCED, NUTANIX, SNO, VSPHERE, changed, text

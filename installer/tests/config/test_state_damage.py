@@ -25,7 +25,7 @@ from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.create.stages.write import own_state
 from installer.create.targets import certificates
-from installer.credentials.certificates import SIGNERS
+from installer.credentials.background import SIGNERS
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.manifests import read as manifests_read
 from installer.manifests.cluster import Inputs, cluster_manifests

@@ -16,7 +16,7 @@ from cryptography import x509
 from installer.cli import main
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.config.state import State
-from installer.credentials.certificates import SIGNERS
+from installer.credentials.background import SIGNERS
 from installer.image.iso.embed import current_kargs, kargs_area
 from installer.image.iso.iso9660 import Iso
 from installer.testing.create.embed_kit import KARGS

@@ -3,8 +3,9 @@
 import bcrypt
 import pytest
 
+from installer.common.certificates import check
 from installer.credentials import background
-from installer.credentials.certificates import SIGNERS, check
+from installer.credentials.background import SIGNERS
 from installer.testing.create.credentials_kit import RUNS, InTurn
 
 
@@ -19,7 +20,7 @@ def test_runs_in_a_row_have_secrets_of_their_own():
     assert len({run.password for run in runs}) == RUNS
 
 
-@pytest.mark.parametrize("name", ["signer", "password_and_hash"])
+@pytest.mark.parametrize("name", ["authority", "password_and_hash"])
 def test_this_process_makes_credentials_once(name):
     assert isinstance(getattr(background, name), InTurn)
 

@@ -41,7 +41,7 @@ READY_CLUSTER = {
     **DONE,
     VERSION: version("True", "False", "Cluster version is 4"),
     OPERATORS: {"items": [operator("etcd"), operator("console")]},
-    INGRESS_CM: config_map(**{"ca-bundle.crt": ROUTER_CA.certificate.decode()}),
+    INGRESS_CM: config_map(**{"ca-bundle.crt": ROUTER_CA.certificate}),
     ROUTE: {"spec": {"tls": {"termination": "edge"}}, "status": {"ingress": [
         {"host": "console.apps.x", "conditions": [{"type": "Admitted", "status": "True"}]}]}},
 }  # fmt: skip
@@ -65,7 +65,7 @@ def test_install_complete(run):
     merged = base64.b64decode(
         yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
     ).decode()
-    assert kubeconfig.blocks(merged) == [ROUTER_CA.certificate.decode().strip(), KUBE_CA.certificate.decode().strip()]
+    assert kubeconfig.blocks(merged) == [ROUTER_CA.certificate.strip(), KUBE_CA.certificate.strip()]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from lab.release.cluster import yamltext
+from installer.common.formats import YamlError, yamltext
 from lab.release.cluster.errors import ConfigError
 
 #: OpenShift's defaults for fields that may be left out.
@@ -253,7 +253,7 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
     """Read an install-config. Raises ConfigError, naming the field."""
     try:
         reader = _Reader(source, yamltext.load(text))
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise ConfigError(source, "", f"not YAML ({error})") from error
     platforms = list(reader.get("platform", dict, {"none": {}}))
     platform = str(platforms[0]) if platforms else "none"

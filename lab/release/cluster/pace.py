@@ -1,4 +1,4 @@
-"""The pause between two looks at the cluster."""
+"""The pause between two looks of a loop at the cluster."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ SHARE = 0.1
 
 
 def pause(took: float, longest: float, shortest: float = 1.0) -> float:
-    """Seconds to wait after a look of ``took`` seconds: nine times that, within the bounds."""
+    """Return the seconds to wait after a look of ``took`` seconds: nine times that, within the bounds."""
     return min(longest, max(shortest, took * (1 - SHARE) / SHARE))

@@ -1,4 +1,4 @@
-"""The text templates under data/, read as package data (they travel inside the zipapp too)."""
+"""The text templates of data/, as package data (they are in the zipapp too)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,5 @@ def text(name: str) -> str:
 
 
 def fill(name: str, **values: str) -> str:
-    """Return a data file with every ``$name`` replaced; ``$$`` stands for a dollar sign. KeyError when a value is
-    missing."""
+    """Fill a data file's ``$name``s in; ``$$`` stands for a dollar sign. Raises KeyError for a missing value."""
     return Template(text(name)).substitute(values)

@@ -18,10 +18,10 @@ from lab.release.stage.store import Store
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 
-# The checkout's share of an image. lab and lab.release themselves pull in the whole lab (libvirt and all), so
-# in an image they are empty packages that hold just the cluster's programs.
+# The checkout's share of an image. lab and lab.release pull in the whole lab (libvirt and all), so in an image they are
+# empty packages, which hold just the cluster's programs; these use the bottom room as well.
 INSTALLER = ("installer",)
-CLUSTER = ("lab/release/cluster",)
+CLUSTER = ("installer/common", "lab/release/cluster")
 
 
 def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str, Path | None]:

@@ -34,7 +34,6 @@ WHEELS = (
     "cryptography",
     "msgspec",
     "requests",
-    "tenacity",
 )
 
 PYTHON = (3, 11)

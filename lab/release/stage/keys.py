@@ -2,7 +2,8 @@
 
 A key covers two things. The stage's *inputs* are one declared object: its builder gets that object and nothing else, so
 it cannot depend on anything undeclared. The stage's *code* is the bytes of the builder's module and of all of this
-package that it imports. A change of either gives another key, and there is no version number to raise, or to forget.
+package and of installer.common that it imports. A change of either gives another key, and there is no version number to
+raise, or to forget.
 
 Not in a key: what a package archive happens to hold on the day (a finished stage stays until something here changes),
 and how the build is shown, locked and stored (_ABOUT_BUILDING).
@@ -31,6 +32,7 @@ from lab.release.stage.errors import ToolMissing
 T = TypeVar("T")
 
 _PACKAGE = __name__.rsplit(".", 2)[0]  # lab.release
+_OURS = (f"{_PACKAGE}.", "installer.common.")
 # Modules that are about building, not about what is built.
 _ABOUT_BUILDING = frozenset(f"{_PACKAGE}.stage.{name}" for name in ("progress", "store", "keys", "errors"))
 
@@ -137,7 +139,7 @@ def stage_key(inputs: object, build: Callable[..., object]) -> str:
 
 
 def code_of(function: Callable[..., object]) -> str:
-    """Hex SHA-256 of the bytes of a function's module, and of all of this package that it imports, directly or not.
+    """Return the hex SHA-256 of the bytes of a function's module, and of all of ours that it imports, directly or not.
 
     Raises TypeError for a closure over anything: it would know something that no key says.
     """
@@ -147,7 +149,7 @@ def code_of(function: Callable[..., object]) -> str:
     waiting = [inspect.unwrap(function).__module__]
     while waiting:
         name = waiting.pop()
-        if name in found or name in _ABOUT_BUILDING or not f"{name}.".startswith(f"{_PACKAGE}."):
+        if name in found or name in _ABOUT_BUILDING or not f"{name}.".startswith(_OURS):
             continue
         source = Path(str(importlib.import_module(name).__file__)).read_bytes()
         found[name] = hashlib.sha256(source).hexdigest()
@@ -162,7 +164,7 @@ def _imported(source: bytes) -> tuple[str, ...]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{_PACKAGE}."):
+        elif isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(_OURS):
             inner = [f"{node.module}.{alias.name}" for alias in node.names]
             names += [str(node.module), *filter(_is_module, inner)]
     return tuple(names)

@@ -10,10 +10,11 @@ from werkzeug.test import Client
 
 from drivers.container import Request
 from drivers.errors import DriverError
+from installer.common.certificates import authority
 from lab.bmcs.serving import serve as serve_bmc
 from lab.daemons import httpd
 from lab.daemons.containers import ContainerDriver
-from lab.daemons.pki import Authority
+from lab.daemons.pki import issue
 from lab.testing.bmcs import Contained, Memory, emulated
 
 CD, FLOPPY = "Cd", "Floppy"
@@ -182,15 +183,15 @@ def test_a_download_blocks_no_other_and_ends_with_its_client(machine, folder, se
 
 
 def test_a_server_is_verified_where_a_client_asks_for_it(bmc, folder):
-    authority, other = Authority.make("test"), Authority.make("other")
-    authority.issue(["127.0.0.1"], folder / "crt", folder / "key")
+    ca, other = authority("test"), authority("other")
+    issue(ca, ["127.0.0.1"], folder)
     (folder / "f.iso").write_bytes(b"image")
-    with httpd.serving(folder, "127.0.0.1", 0, (folder / "crt", folder / "key")) as port:
+    with httpd.serving(folder, "127.0.0.1", 0, (folder / "server.crt", folder / "server.key")) as port:
         url = f"https://127.0.0.1:{port}/f.iso"
         assert insert(bmc, url) == 204
         assert bmc("PATCH", CD, {"VerifyCertificate": True}).status_code == 204
         assert insert(bmc, url) == 502
-        for pem, status in ((other.pem.decode(), 502), ("none", 400), (authority.pem.decode(), 204)):
+        for pem, status in ((other.certificate, 502), ("none", 400), (ca.certificate, 204)):
             certificate = {"CertificateString": pem, "CertificateType": "PEM"}
             assert bmc("POST", f"{CD}/Certificates", certificate).status_code == 204
             assert insert(bmc, url) == status

@@ -16,10 +16,11 @@ from types import SimpleNamespace
 import bcrypt
 import pytest
 
+from installer.common.certificates import authority
 from lab.bmcs import serving
 from lab.bmcs.resources.tasks import Tasks
 from lab.bmcs.web import Response
-from lab.daemons.pki import Authority
+from lab.daemons.pki import issue
 from lab.testing.bmcs import PASSWORD, USER, Memory, owned
 from lab.waiting import wait_until
 
@@ -33,9 +34,9 @@ class Daemon:
     def __init__(self, folder: Path):
         self.folder = folder
         self.ports = [unused_port(), unused_port()]
-        authority = Authority.make("test")
-        authority.issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
-        (folder / "ca.crt").write_bytes(authority.pem)
+        ca = authority("test")
+        issue(ca, ["127.0.0.1"], folder)
+        (folder / "ca.crt").write_text(ca.certificate)
         word = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
         (folder / "htpasswd").write_text(f"{USER}:{word}\n")
         settings = {

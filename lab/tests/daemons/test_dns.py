@@ -46,7 +46,7 @@ networks:
   - {name: b, ipv4: 10.2.0.0/24, ipv6: "fd00:2::/64", dhcp: on, dhcpv6: on, router_advertisements: on, dns: [8.8.8.8]}
   - {name: c, ipv6: "fd00:3::/64", router_advertisements: on, gateway6: none}
 nodes:
-  - name: n
+  - name: m
     role: master
     nics:
       - {mac: "52:54:00:00:00:01", network: a, addresses: [10.1.0.9]}
@@ -62,7 +62,7 @@ networks:
   - {name: a, ipv4: 10.1.0.0/24, ipv6: "fd00:1::/64", dhcp: on, dhcpv6: on, vlan: 10}
   - {name: b, ipv4: 10.2.0.0/24, dhcp: on, vlan: 20}
 nodes:
-  - name: n
+  - name: m
     role: master
     nics:
       - mac: "52:54:00:00:00:01"
@@ -72,8 +72,8 @@ nodes:
 """
     # dnsmasq takes only the last of two IPv4 addresses in one line.
     assert [line for line in config(topology.load_text(text), tmp_path) if line.startswith("dhcp-host=")] == [
-        "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.1.0.9,[fd00:1::9],n",
-        "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.2.0.9,n",
+        "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.1.0.9,[fd00:1::9],m",
+        "dhcp-host=52:54:00:00:00:01,52:54:00:00:00:09,10.2.0.9,m",
     ]
 
 
@@ -85,8 +85,8 @@ def test_each_network_is_told_its_own(tmp_path):
     assert "dhcp-option=tag:lab0,option:mtu,9000" in lines
     assert "dhcp-option=tag:lab1,option:router,10.2.0.1" in lines
     assert "dhcp-option=tag:lab1,option:dns-server,8.8.8.8" in lines
-    assert "dhcp-host=52:54:00:00:00:01,10.1.0.9,n" in lines
-    assert "dhcp-host=52:54:00:00:00:02,10.2.0.9,[fd00:2::9],n" in lines
+    assert "dhcp-host=52:54:00:00:00:01,10.1.0.9,m" in lines
+    assert "dhcp-host=52:54:00:00:00:02,10.2.0.9,[fd00:2::9],m" in lines
     # A host that makes its address itself has no reservation; without a gateway nobody takes the lab for a router.
     assert not [line for line in lines if "fd00:3::9" in line and "dhcp-host" in line]
     assert "ra-param=lab1,mtu:1500,10,60" in lines

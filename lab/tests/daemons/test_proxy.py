@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from installer.common.certificates import authority
 from lab import topology
 from lab.daemons import dns, services
-from lab.daemons.pki import Authority
+from lab.daemons.pki import issue
 from lab.inputs import configs
 from lab.layout import REGISTRY_PORT, Layout
 from lab.topology import Topology
@@ -83,9 +84,9 @@ def inside(place: str) -> None:
 
 def test_it_lets_through_what_goes_to_the_registry_and_nothing_else(tmp_path: Path) -> None:
     services.prepare(Layout(tmp_path / "lab", proxied()), "sno-1", None, None)
-    authority = Authority.make("test")
-    (tmp_path / "ca.crt").write_bytes(authority.pem)
-    authority.issue(["localhost"], tmp_path / "server.crt", tmp_path / "server.key")
+    ca = authority("test")
+    (tmp_path / "ca.crt").write_text(ca.certificate)
+    issue(ca, ["localhost"], tmp_path)
     script = 'ip link set lo up && ip address add 192.168.111.1/24 dev lo && exec "$@"'
     code = f"from lab.tests.daemons.test_proxy import inside; inside({str(tmp_path)!r})"
     completed = subprocess.run(

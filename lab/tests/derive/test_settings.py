@@ -39,7 +39,7 @@ def test_fields_are_changed_in_order():
         ("nodes[0].nics=[{mac: a, mac: b}]", 'key "mac" already set in map'),
         ("nodes.x=1", "nodes has no field x"),
         ("nodes[0].ip=1.2.3.4", "outside machine_network"),
-        ("name=[", "line 2: did not find expected node content"),
+        ("name=[", "line 1: did not find expected node content"),
     ],
 )
 def test_what_cannot_be_set_is_one_line(setting, rule):

@@ -11,7 +11,7 @@ TEXT = """
 name: x
 networks: [{name: a, ipv4: 10.1.0.0/24}, {name: b, ipv4: 10.2.0.0/24, vlan: 7}]
 nodes:
-  - name: n
+  - name: m
     role: master
     tpm: on
     secure_boot: on

@@ -119,7 +119,7 @@ WIDE = """
 name: wide
 networks: [{name: a, ipv4: 10.1.0.0/24}, {name: b, ipv4: 10.2.0.0/24, vlan: 7, mtu: 9000}]
 nodes:
-  - name: n
+  - name: m
     role: master
     tpm: on
     clock_offset: -60

@@ -13,8 +13,9 @@ import bcrypt
 import msgspec
 import pytest
 
+from installer.common.certificates import authority
 from lab import topology
-from lab.daemons.pki import Authority
+from lab.daemons.pki import issue
 from lab.errors import SubjectError
 from lab.release.registry import RegistryConfig, free_port, loopback_registry
 from lab.subject import Mirror, Subject, hardware, options
@@ -100,9 +101,9 @@ def test_a_directory_that_somebody_mirrored(release, storage, tmp_path, capfd, f
 def upstream(tmp_path_factory):
     """A registry with a password and a certificate of its own: (address, folder with its ca.crt and pull secret)."""
     tmp_path = tmp_path_factory.mktemp("upstream")
-    authority = Authority.make("somebody's CA")
-    (tmp_path / "ca.crt").write_bytes(authority.pem)
-    authority.issue(["localhost", "127.0.0.1"], tmp_path / "server.crt", tmp_path / "server.key")
+    ca = authority("somebody's CA")
+    (tmp_path / "ca.crt").write_text(ca.certificate)
+    issue(ca, ["localhost", "127.0.0.1"], tmp_path)
     secret = bcrypt.hashpw(b"pass", bcrypt.gensalt(rounds=4)).decode()
     (tmp_path / "htpasswd").write_text(f"user:{secret}\n")
     address = f"localhost:{free_port()}"

@@ -23,7 +23,7 @@ from ci.informer.pages.build import build, run
 from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled
 from drivers.browser import PROGRAM, chromium
-from lab.daemons.pki import Authority
+from installer.common.certificates import authority
 
 EVIL = "<script>document.title='taken'</script>\"'&/.."
 
@@ -157,7 +157,7 @@ def test_pages_are_accessible_in_a_browser(pages, tmp_path):
     source = (Path(axe.__file__).parent / "axe.min.js").read_text()
     failed = failed_run(pages)
     # Files need no certificate, but the browser wants one to trust.
-    with chromium(tmp_path / "profile", Authority.make("nobody").pem) as page:
+    with chromium(tmp_path / "profile", authority("nobody").certificate.encode()) as page:
         for path in (pages / "index.html", pages / "grid.html", pages / "jobs" / job_file("compact@vm"), failed):
             page.open(path.as_uri())
             for mode in ("light", "dark"):

@@ -19,7 +19,7 @@ from ci.informer.pages.serving import application, serve
 from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled, runs_of
 from drivers.browser import PROGRAM, chromium
-from lab.daemons.pki import Authority
+from installer.common.certificates import authority
 from lab.waiting import wait_until
 
 
@@ -141,7 +141,7 @@ def listening(path):
 def test_a_page_follows_what_happens_and_is_accessible(path, tmp_path):
     axe = pytest.importorskip("axe_core_python")
     source = (Path(axe.__file__).parent / "axe.min.js").read_text()
-    with listening(path) as address, chromium(tmp_path / "profile", Authority.make("nobody").pem) as page:
+    with listening(path) as address, chromium(tmp_path / "profile", authority("nobody").certificate.encode()) as page:
         page.open(f"{address}/")
         page.js(source + "; true")
         violations = json.loads(page.js("axe.run().then(r => JSON.stringify(r.violations.map(v => v.id)))"))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from installer.assisted import plainjson
 from installer.assisted.errors import Unparsable
+from installer.common.formats import jsontext
 from installer.common.redact import shortened
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def decoded(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        words = plainjson.in_words(error, "body")
+        words = jsontext.in_words(error, "body")
         if match := _ENUM.fullmatch(words):
             allowed = ", ".join(name or "''" for name in _allowed(kind, match[1]))
             words = f"{match[1]} {match[2]} is not one of {allowed}"

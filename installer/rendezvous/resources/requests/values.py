@@ -15,11 +15,9 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
-from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
-from installer.common.formats import yamltext
+from installer.common.formats import YamlError, jsontext, yamltext
 from installer.common.redact import shortened, shown_registry, without_login
-from installer.errors import YamlError
 
 Check = Callable[[str], str | None]
 
@@ -47,7 +45,7 @@ _INSTALLER_VALUE = re.compile(r"""[A-Za-z0-9@!#$%*()_+-=//.,";':{}\[\]]+""")
 def pull_secret(value: str) -> str | None:
     """JSON with entries in ``auths``; an ``auth`` is base64 of user:password. Never repeats what it was given."""
     try:
-        whole = plainjson.parsed(value.strip())
+        whole = jsontext.parsed(value.strip())
     except ValueError:
         return "must be a well-formed JSON"
     if not isinstance(whole, dict):

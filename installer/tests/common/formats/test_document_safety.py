@@ -11,9 +11,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from installer.common.formats import composer
+from installer.common.formats import YamlError, composer
 from installer.common.formats.yamltext import CORE, compose, construct, dump, load, load_all
-from installer.errors import YamlError
 from installer.testing.yaml_kit import HARM, laughs
 
 
@@ -70,6 +69,7 @@ def test_not_utf8():
         (f"a: {'9' * 5000}", {"a": "9" * 5000}),
         ("a: .inf\nb: -.INF\nc: 1.5e3\nd: 08", {"a": float("inf"), "b": float("-inf"), "c": 1500.0, "d": 8.0}),
         ("a: yes\nb: Off\nc: 'yes'\nd: ~\ne:", {"a": True, "b": False, "c": "yes", "d": None, "e": None}),
+        ("a: y\nb: N\nc: !!foo 3", {"a": True, "b": False, "c": "3"}),
         ("a: !!binary aGk=", {"a": "hi"}),
         ("a: &m {x: 1, q: 2}\nb: {<<: [*m, {x: 3, z: 4}], q: 5}", {"a": {"x": 1, "q": 2}, "b": {"x": 1, "z": 4, "q": 5}}),  # noqa: E501
         ("a: &x 1\nb: &x 2\nc: *x", {"a": 1, "b": 2, "c": 2}),
@@ -89,6 +89,13 @@ def test_the_core_schema():
         "a": "yes", "b": 10, "c": 1.5, "d": 16, "e": True, "f": {"<<": 1}, "g": "", "h": 1000.0,
         "i": "1.2.3.4", "j": ".5.", "k": "1:2",
     }  # fmt: skip
+
+
+def test_more_than_one_document():
+    assert load("1\n---\n2\n--- [") == 1
+    for options in ({"alone": True}, {"schema": CORE}):
+        with pytest.raises(YamlError, match="line 3: only one document is expected"):
+            load("1\n---\n2", **options)
 
 
 def test_aliases_become_separate_values():

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from installer.assisted import inventory as inv
-from installer.assisted import plainjson
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import LONGEST, BadRequest
-from installer.assisted.plainjson import DEEPEST, MOST
+from installer.common.formats import jsontext
+from installer.common.formats.jsontext import DEEPEST, MOST
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.events import make, one_line
 from installer.rendezvous.store.links import PeersReport
@@ -35,20 +35,20 @@ def nested(depth: int) -> str:
 
 
 def test_json_is_read_with_limits() -> None:
-    assert plainjson.parsed('{"a": [1, 2.5, null, "x"]}') == plainjson.parsed(b'{"a":[1,2.5,null,"x"]}')
-    assert plainjson.parsed(nested(DEEPEST)) == json.loads(nested(DEEPEST))
-    assert plainjson.parsed(b'"' + b"[" * 1000 + b'"') == "[" * 1000
+    assert jsontext.parsed('{"a": [1, 2.5, null, "x"]}') == jsontext.parsed(b'{"a":[1,2.5,null,"x"]}')
+    assert jsontext.parsed(nested(DEEPEST)) == json.loads(nested(DEEPEST))
+    assert jsontext.parsed(b'"' + b"[" * 1000 + b'"') == "[" * 1000
     many = "[" + "0," * (MOST - 1) + "0]"
-    assert len(plainjson.parsed(many)) == MOST
+    assert len(jsontext.parsed(many)) == MOST
     with pytest.raises(ValueError, match="more than 65536 values"):
-        plainjson.parsed(many.replace("[", "[0,"))
+        jsontext.parsed(many.replace("[", "[0,"))
     for depth in (DEEPEST + 1, 900, 5000, 30_000):
         for text in (nested(depth), '{"a":' * depth + "1" + "}" * depth):
             with pytest.raises(ValueError, match="nested deeper than 64"):
-                plainjson.parsed(text)
+                jsontext.parsed(text)
     for text in ("", "{", "nul", '"\\ud800"'):
         with pytest.raises(ValueError, match=r".+"):
-            plainjson.parsed(text)
+            jsontext.parsed(text)
         assert load_json(text) is None
     assert load_json(nested(5000)) is None
 
@@ -58,8 +58,8 @@ def test_shapes_that_are_known_have_the_same_limits(kind: Any) -> None:
     # An unknown member is ignored, whatever it holds.
     for odd in (nested(30_000), "[" + "[]," * MOST + "0]"):
         with pytest.raises(msgspec.MsgspecError, match=r"nested deeper|more than"):
-            plainjson.typed(f'{{"odd": {odd}}}', kind)
-    assert plainjson.typed("{}", kind) == kind()
+            jsontext.typed(f'{{"odd": {odd}}}', kind)
+    assert jsontext.typed("{}", kind) == kind()
 
 
 def test_a_host_with_a_thousand_disks_is_read() -> None:
@@ -70,7 +70,7 @@ def test_a_host_with_a_thousand_disks_is_read() -> None:
     assert len(inv.decode(text).disks) == 1000
     reply = json.dumps({"step_type": "inventory", "output": text})
     assert len(reply) < MAX_BODY / 4
-    assert plainjson.parsed(reply)["output"] == text
+    assert jsontext.parsed(reply)["output"] == text
 
 
 def test_what_is_nested_deeply_is_the_senders_fault(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
+from installer.common.certificates import authority
 from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.create.stages.render import manifest_files
 from installer.create.stages.resolve import ResolvedRelease
-from installer.credentials.certificates import authority
 from installer.errors import ConfigError
 from installer.testing.create.inputs_kit import AGENT, SNO, changed, text
 from installer.testing.create.manifests_kit import RELEASE, edited, generated
@@ -71,7 +71,7 @@ def test_manifests_are_blamed_by_their_fields(made, name, path, value, said):
 
 
 def test_a_bundle_that_is_too_long_is_told_in_words(made):
-    certificate = authority("x").certificate.decode()
+    certificate = authority("x").certificate
     bundle = certificate * (65535 // len(certificate) + 1)
     with pytest.raises(
         ConfigError, match=r"install-config\.yaml: additionalTrustBundle: must be a text of length <= 65535"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from installer.assisted.errors import BadRequest
-from installer.credentials.certificates import authority
+from installer.common.certificates import authority
 from installer.rendezvous import standalone
 from installer.rendezvous.discovery import liveconfig
 from installer.rendezvous.prepare import installconfig
@@ -19,7 +19,7 @@ from installer.rendezvous.resources import clusters
 from installer.rendezvous.settings import Settings
 from installer.testing.engine.fleet_kit import Fleet, discovered
 
-MIRROR, ENV, LATE, OVERRIDE = (authority(name).certificate.decode() for name in ("mirror", "env", "late", "override"))
+MIRROR, ENV, LATE, OVERRIDE = (authority(name).certificate for name in ("mirror", "env", "late", "override"))
 replace = msgspec.structs.replace
 
 

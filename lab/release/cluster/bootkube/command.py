@@ -19,7 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.release.cluster import templates
+from installer.common.secretfiles import write_private
+from lab.release.cluster import templates, tls
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition import keepalived, machineconfig
@@ -28,11 +29,9 @@ from lab.release.cluster.kube import apply, lease, payload
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.nodes import scaling
 from lab.release.cluster.nodes.etcdapi import Etcd
-from lab.release.cluster.pki import tls
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
 from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
-from lab.release.cluster.private import write_private
 
 log = logging.getLogger(__name__)
 
@@ -173,8 +172,8 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     admin = cluster.pairs["admin-kubeconfig-client"]
     secrets = {
         "kubeconfig": loopback,
-        "ca.crt": cluster.pairs["kube-apiserver-localhost-signer"].cert,
-        "admin.crt": admin.cert,
+        "ca.crt": cluster.pairs["kube-apiserver-localhost-signer"].certificate,
+        "admin.crt": admin.certificate,
         "admin.key": admin.key,
     }
     files += [file(f"/etc/kubernetes/bootstrap-secrets/{name}", text, 0o600) for name, text in secrets.items()]

@@ -30,7 +30,7 @@ from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import stamp
 from lab.release.cluster.kube.resources import read_config
-from lab.release.cluster.pki.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
+from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
 log = logging.getLogger(__name__)
 

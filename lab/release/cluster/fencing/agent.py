@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster.errors import AgentError, ClusterError, EtcdError
 from lab.release.cluster.fencing import host
 from lab.release.cluster.nodes import etcdapi, scaling
@@ -151,8 +152,7 @@ class Agent:
 
     def _take_over(self) -> None:
         temporary = self._kubelet_pod.with_name(f".{self._kubelet_pod.name}.new")
-        shutil.copyfile(self._directory / pacemaker.POD, temporary)
-        temporary.chmod(0o600)
+        write_private(temporary, (self._directory / pacemaker.POD).read_bytes())
         temporary.rename(self._kubelet_pod)
         log.info("kubelet has been told to end its etcd")
         if not _until(lambda: not _listens(self._plan.client), HANDOVER_SECONDS):

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.pods import pacemaker
-from lab.release.cluster.private import write_private
 
 log = logging.getLogger(__name__)
 

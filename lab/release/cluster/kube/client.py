@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import requests
-import yaml
 
-from lab.release.cluster import yamltext
+from installer.common.formats import yamltext
 from lab.release.cluster.errors import ApiError, ConfigError, UnknownKind
 
 Object = dict[str, Any]
@@ -50,7 +49,7 @@ def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
             base64.b64decode(user["client-certificate-data"]).decode(),
             base64.b64decode(user["client-key-data"]).decode(),
         )
-    except (OSError, KeyError, TypeError, StopIteration, ValueError, yaml.YAMLError) as error:
+    except (OSError, KeyError, TypeError, StopIteration, ValueError) as error:
         raise ConfigError(str(path), "", f"not a usable kubeconfig ({type(error).__name__}: {error})") from error
 
 

@@ -6,16 +6,15 @@ import base64
 
 import yaml
 
-from lab.release.cluster.pki.certs import KeyPair
+from installer.common.certificates import Pair
 
 
 def _b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def render(*, cluster: str, server: str, ca: str, user: str, client: KeyPair) -> str:
-    """Return a kubeconfig with one context; ``ca`` is a PEM bundle. Context and user share a name, as OpenShift's
-    do."""
+def render(*, cluster: str, server: str, ca: str, user: str, client: Pair) -> str:
+    """A kubeconfig with one context; ``ca`` is a PEM bundle. Context and user share a name, as OpenShift's do."""
     document = {
         "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": _b64(ca)}}],
         "contexts": [{"name": user, "context": {"cluster": cluster, "user": user}}],
@@ -23,7 +22,7 @@ def render(*, cluster: str, server: str, ca: str, user: str, client: KeyPair) ->
         "users": [
             {
                 "name": user,
-                "user": {"client-certificate-data": _b64(client.cert), "client-key-data": _b64(client.key)},
+                "user": {"client-certificate-data": _b64(client.certificate), "client-key-data": _b64(client.key)},
             }
         ],
     }

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import yaml
-
-from lab.release.cluster import yamltext
+from installer.common.formats import YamlError, yamltext
 from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
 from lab.release.cluster.kube.client import Object
 
@@ -110,7 +108,7 @@ def read_objects(text: str, source: str) -> list[Object]:
     """Return the objects of a YAML (or JSON) file; a List is unpacked. Raises ManifestError."""
     try:
         documents = [d for d in yamltext.load_all(text) if d]
-    except yaml.YAMLError as error:
+    except YamlError as error:
         raise ManifestError(f"{source}: not YAML ({error})") from error
     objects: list[Object] = []
     for document in documents:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
+from installer.common.certificates import Pair
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.client import Kube, Object
-from lab.release.cluster.pki.certs import KeyPair
 
 CONFIG = "config.openshift.io/v1"
 
@@ -100,7 +100,7 @@ def proxy(config: InstallConfig) -> Object:
 
 def manifests(
     config: InstallConfig,
-    pairs: Mapping[str, KeyPair],
+    pairs: Mapping[str, Pair],
     *,
     cluster_id: str,
     infra_id: str,
@@ -126,12 +126,14 @@ def manifests(
                 "version",
             )
         ],
-        "kube-system-configmap-root-ca.yaml": [config_map("kube-system", "root-ca", {"ca.crt": pairs["root-ca"].cert})],
+        "kube-system-configmap-root-ca.yaml": [
+            config_map("kube-system", "root-ca", {"ca.crt": pairs["root-ca"].certificate})
+        ],
         "machine-config-server-ca-secret.yaml": [
             secret(
                 "openshift-machine-config-operator",
                 "machine-config-server-ca",
-                {"tls.crt": pairs["root-ca"].cert, "tls.key": pairs["root-ca"].key},
+                {"tls.crt": pairs["root-ca"].certificate, "tls.key": pairs["root-ca"].key},
                 "kubernetes.io/tls",
             )
         ],
@@ -139,7 +141,7 @@ def manifests(
             secret(
                 "openshift-machine-config-operator",
                 "machine-config-server-tls",
-                {"tls.crt": pairs["machine-config-server"].cert, "tls.key": pairs["machine-config-server"].key},
+                {"tls.crt": pairs["machine-config-server"].certificate, "tls.key": pairs["machine-config-server"].key},
                 "kubernetes.io/tls",
             )
         ],
@@ -147,7 +149,7 @@ def manifests(
             secret(
                 "openshift-ingress-operator",
                 "router-ca",
-                {"tls.crt": pairs["router-ca"].cert, "tls.key": pairs["router-ca"].key},
+                {"tls.crt": pairs["router-ca"].certificate, "tls.key": pairs["router-ca"].key},
                 "kubernetes.io/tls",
             )
         ],

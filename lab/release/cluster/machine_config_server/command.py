@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from lab.release.cluster import yamltext
+from installer.common.formats import yamltext
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import machineconfig, negotiate
 from lab.release.cluster.ignition.document import Config

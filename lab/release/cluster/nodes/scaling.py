@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from installer.common.certificates import Pair
 from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig
@@ -28,7 +29,6 @@ from lab.release.cluster.kube.resources import config_map, secret
 from lab.release.cluster.nodes import fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes import View, address, addresses
-from lab.release.cluster.pki.certs import KeyPair
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
 from lab.release.cluster.pods.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map
@@ -53,7 +53,7 @@ def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
     return [
         resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
         resource_secret(INGRESS, assets.ingress_files(cluster)),
-        secret(NAMESPACE, SIGNER, {"tls.crt": signer.cert, "tls.key": signer.key}, "kubernetes.io/tls"),
+        secret(NAMESPACE, SIGNER, {"tls.crt": signer.certificate, "tls.key": signer.key}, "kubernetes.io/tls"),
         endpoints,
         *fencing.bootstrap_objects(cluster.config),
     ]
@@ -212,7 +212,7 @@ class Scaling:
         if signer is None:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
         data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
-        own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, addresses(node))
+        own = assets.etcd_files(Pair(data["tls.crt"], data["tls.key"]), name, addresses(node))
         wanted, peers = self._wanted, peers_for(name, url, members)
         if machineconfig.role_of(node) == "arbiter":
             # It votes, and no more: it gets no key but its own, and the CA by which it knows the others.

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from installer.common.certificates import Pair
 from lab.release.cluster import templates
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition.document import Config, file, unit
 from lab.release.cluster.ignition.machineconfig import node_ip_script, registry_files
 from lab.release.cluster.installconfig import InstallConfig
-from lab.release.cluster.pki.certs import KeyPair
 
 ASSETS = "/opt/openshift"
 
@@ -22,7 +22,7 @@ class Inputs:
     """Inputs of the config; ``manifests`` and ``openshift`` are file name to text."""
 
     config: InstallConfig
-    pairs: Mapping[str, KeyPair]
+    pairs: Mapping[str, Pair]
     kubeconfigs: Mapping[str, str] = field(repr=False)
     release_image: str
     infra_id: str
@@ -64,7 +64,7 @@ def render(inputs: Inputs) -> Config:
             target = "kubeconfig" if name == "kubeconfig-internal" else name
             files.append(file(f"{ASSETS}/auth/{target}", text, 0o600))
     for name, pair in inputs.pairs.items():
-        files.append(file(f"{ASSETS}/tls/{name}.crt", pair.cert, 0o600))
+        files.append(file(f"{ASSETS}/tls/{name}.crt", pair.certificate, 0o600))
         files.append(file(f"{ASSETS}/tls/{name}.key", pair.key, 0o600))
     cluster = {
         "releaseImage": inputs.release_image,

@@ -21,15 +21,15 @@ from pathlib import Path
 
 import yaml
 
+from installer.common.certificates import Pair
+from installer.common.secretfiles import write_private
+from lab.release.cluster import tls
 from lab.release.cluster.errors import ClusterError, ConfigError
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import kubeconfig, payload, resources
 from lab.release.cluster.openshift_install import bootstrap
-from lab.release.cluster.pki import tls
-from lab.release.cluster.pki.certs import KeyPair
-from lab.release.cluster.private import write_private
 
 RELEASE_ENV = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
 STATE = ".openshift_install_state.json"
@@ -41,7 +41,7 @@ class Assets:
     """Everything that is decided once per cluster."""
 
     config: InstallConfig
-    pairs: Mapping[str, KeyPair]
+    pairs: Mapping[str, Pair]
     infra_id: str
     cluster_id: str
     kubeadmin_hash: str = field(repr=False)
@@ -116,14 +116,16 @@ def kubeconfigs(assets: Assets) -> dict[str, str]:
     servers = tls.bundle(pairs, tls.SERVER_CAS)
     admin = pairs["admin-kubeconfig-client"]
 
-    def render(host: str, ca: str, user: str, client: KeyPair) -> str:
+    def render(host: str, ca: str, user: str, client: Pair) -> str:
         name = assets.config.name
         return kubeconfig.render(cluster=name, server=f"https://{host}:6443", ca=ca, user=user, client=client)
 
     return {
         "kubeconfig": render(f"api.{domain}", servers, "admin", admin),
         "kubeconfig-internal": render(f"api-int.{domain}", servers, "admin", admin),
-        "kubeconfig-loopback": render("localhost", pairs["kube-apiserver-localhost-signer"].cert, "loopback", admin),
+        "kubeconfig-loopback": render(
+            "localhost", pairs["kube-apiserver-localhost-signer"].certificate, "loopback", admin
+        ),
         "kubeconfig-kubelet": render(f"api-int.{domain}", servers, "kubelet", pairs["kubelet-client"]),
     }
 
@@ -178,7 +180,7 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
     outputs = {name: live}
     for role in config.pools:
         url = f"https://{config.api_host}:22623/config/{role}"
-        outputs[f"{role}.ign"] = ignition.pointer(url, assets.pairs["root-ca"].cert)
+        outputs[f"{role}.ign"] = ignition.pointer(url, assets.pairs["root-ca"].certificate)
     for output, content in outputs.items():
         write_private(directory / output, json.dumps(content))
     write_private(directory / "auth" / "kubeconfig", files["kubeconfig"])

@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release.cluster import templates
+from installer.common.certificates import Pair
+from lab.release.cluster import templates, tls
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import kubeconfig, payload
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.pki import tls
-from lab.release.cluster.pki.certs import KeyPair
 from lab.release.cluster.pods.pod import RESOURCES
 
 
@@ -40,7 +39,7 @@ class Cluster:
     """The content of /opt/openshift, as the installer left it."""
 
     config: InstallConfig
-    pairs: Mapping[str, KeyPair]
+    pairs: Mapping[str, Pair]
     release_image: str
     images: Images
 
@@ -76,7 +75,7 @@ def ingress_files(cluster: Cluster) -> dict[str, str]:
     api = "localhost" if cluster.config.schedulable_masters else f"api-int.{domain}"
     return {
         "console/kubeconfig": cluster.kubeconfig("console", "console-client", api),
-        "router/default.pem": router.cert + router.key,
+        "router/default.pem": router.certificate + router.key,
         "router/haproxy.cfg": templates.fill(
             "haproxy.cfg",
             secrets=f"{RESOURCES}/router",
@@ -89,12 +88,12 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
     """Make the files that the static pods of every control plane node read, by path under static-pod-resources."""
     pairs = cluster.pairs
     files = {
-        "etcd-certs/ca.crt": pairs["etcd-signer"].cert,
+        "etcd-certs/ca.crt": pairs["etcd-signer"].certificate,
         "kube-apiserver-certs/client-ca.crt": tls.bundle(pairs, tls.CLIENT_CAS),
-        "kube-apiserver-certs/etcd-ca.crt": pairs["etcd-signer"].cert,
-        "kube-apiserver-certs/kubelet-ca.crt": pairs["kubelet-signer"].cert,
-        "kube-apiserver-certs/aggregator-ca.crt": pairs["aggregator-signer"].cert,
-        "kube-controller-manager-certs/csr-signer.crt": pairs["kubelet-signer"].cert,
+        "kube-apiserver-certs/etcd-ca.crt": pairs["etcd-signer"].certificate,
+        "kube-apiserver-certs/kubelet-ca.crt": pairs["kubelet-signer"].certificate,
+        "kube-apiserver-certs/aggregator-ca.crt": pairs["aggregator-signer"].certificate,
+        "kube-controller-manager-certs/csr-signer.crt": pairs["kubelet-signer"].certificate,
         "kube-controller-manager-certs/csr-signer.key": pairs["kubelet-signer"].key,
         "kube-controller-manager-certs/service-account.key": pairs["service-account"].key,
         "kube-controller-manager-certs/service-ca-bundle.crt": cluster.server_ca,
@@ -102,10 +101,10 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         "machine-config-server/kubeconfig-kubelet": cluster.kubeconfig(
             "kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"
         ),
-        "cluster-version-operator/router-ca.crt": pairs["router-ca"].cert,
-        "cluster-version-operator/root-ca.crt": pairs["root-ca"].cert,
-        "cluster-version-operator/etcd-ca.crt": pairs["etcd-signer"].cert,
-        "cluster-version-operator/etcd-client.crt": pairs["etcd-client"].cert,
+        "cluster-version-operator/router-ca.crt": pairs["router-ca"].certificate,
+        "cluster-version-operator/root-ca.crt": pairs["root-ca"].certificate,
+        "cluster-version-operator/etcd-ca.crt": pairs["etcd-signer"].certificate,
+        "cluster-version-operator/etcd-client.crt": pairs["etcd-client"].certificate,
         "cluster-version-operator/etcd-client.key": pairs["etcd-client"].key,
     }
     for target, asset in (
@@ -119,7 +118,7 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         ("kube-apiserver-certs/service-account", "service-account"),
         ("machine-config-server/tls", "machine-config-server"),
     ):
-        files[f"{target}.crt"] = pairs[asset].cert
+        files[f"{target}.crt"] = pairs[asset].certificate
         files[f"{target}.key"] = pairs[asset].key
     for component, client in (
         ("kube-controller-manager-certs", "kube-controller-manager-client"),
@@ -131,7 +130,7 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
     return files
 
 
-def etcd_files(signer: KeyPair, node_name: str, addresses: Sequence[str]) -> dict[str, str]:
+def etcd_files(signer: Pair, node_name: str, addresses: Sequence[str]) -> dict[str, str]:
     """One host's own etcd certificate, by path under static-pod-resources."""
     pair = tls.etcd_server(signer, addresses, node_name)
-    return {"etcd-certs/server.crt": pair.cert, "etcd-certs/server.key": pair.key}
+    return {"etcd-certs/server.crt": pair.certificate, "etcd-certs/server.key": pair.key}

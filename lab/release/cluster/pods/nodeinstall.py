@@ -17,10 +17,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.pods import pacemaker
 from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
-from lab.release.cluster.private import write_private
 
 log = logging.getLogger(__name__)
 

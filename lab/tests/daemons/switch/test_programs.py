@@ -15,7 +15,7 @@ TEXT = """
 name: x
 networks: [{{name: a, ipv4: 10.1.0.0/24}}, {{name: b, ipv4: 10.2.0.0/24, vlan: 7, mtu: 9000}}]
 nodes:
-  - name: n
+  - name: m
     role: master
     nics: [{{mac: "52:54:00:00:00:01"{first}}}, {{mac: "52:54:00:00:00:02"}}]
     bonds: [{bond}]

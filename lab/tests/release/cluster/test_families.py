@@ -13,12 +13,11 @@ import yaml
 from cryptography import x509
 
 from lab.release import components
-from lab.release.cluster import templates
+from lab.release.cluster import templates, tls
 from lab.release.cluster.ignition import keepalived, machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import probes
-from lab.release.cluster.pki import tls
 from lab.release.cluster.pods import staticpods
 from lab.testing.ignition import read_data_url
 
@@ -92,7 +91,7 @@ def test_a_kubelet_listens_and_forwards_in_every_family(config: InstallConfig) -
 def test_every_virtual_ip_is_in_the_certificates_that_hosts_verify(config: InstallConfig) -> None:
     pairs = tls.complete(config, {})
     for name in ("kube-apiserver-lb-server", "kube-apiserver-internal-lb-server", "machine-config-server"):
-        cert = x509.load_pem_x509_certificate(pairs[name].cert.encode())
+        cert = x509.load_pem_x509_certificate(pairs[name].certificate.encode())
         san = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert {str(ip) for ip in san.get_values_for_type(x509.IPAddress)} == set(config.api_vips), name
 

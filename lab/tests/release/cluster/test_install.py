@@ -11,7 +11,8 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from lab.release.cluster import templates
+from installer.common.certificates import authority
+from lab.release.cluster import templates, tls
 from lab.release.cluster.bootkube import command as bootkube
 from lab.release.cluster.errors import ConfigError, WaitError
 from lab.release.cluster.ignition import document as ignition
@@ -19,7 +20,6 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import parse
 from lab.release.cluster.kube import payload
 from lab.release.cluster.openshift_install import command as install
-from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods.pod import RESOURCES
 from lab.testing.ignition import read_data_url
 
@@ -51,7 +51,7 @@ def outputs(tmp_path_factory):
     """Provide a directory after both commands, and one user manifest put between them."""
     directory = tmp_path_factory.mktemp("install")
     (directory / "install-config.yaml").write_text(yaml.safe_dump(CONFIG))
-    own = certs.new_ca("admin-kubeconfig-signer")
+    own = authority("admin-kubeconfig-signer")
     tls.save({"admin-kubeconfig-signer": own}, directory / "tls")
     (directory / "tls" / "kubeadmin-password.hash").write_text("$2a$10$hash")
     os.environ[install.RELEASE_ENV] = RELEASE
@@ -100,8 +100,8 @@ def test_secrets_are_private_and_not_in_the_stored_config(outputs):
 
 def test_the_users_kubeconfig_is_signed_by_the_given_signer(outputs):
     pairs = tls.load(outputs / "tls")
-    signer = x509.load_pem_x509_certificate(pairs["admin-kubeconfig-signer"].cert.encode())
-    client = x509.load_pem_x509_certificate(pairs["admin-kubeconfig-client"].cert.encode())
+    signer = x509.load_pem_x509_certificate(pairs["admin-kubeconfig-signer"].certificate.encode())
+    client = x509.load_pem_x509_certificate(pairs["admin-kubeconfig-client"].certificate.encode())
     client.verify_directly_issued_by(signer)
 
 

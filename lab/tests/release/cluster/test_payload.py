@@ -30,7 +30,7 @@ def write_payload(root, manifests=None, version=VERSION, metadata_version=None):
 
 
 def config_map(name, **notes):
-    meta = {"name": name, "namespace": "n", "annotations": {payload.PROFILE: "true", **notes}}
+    meta = {"name": name, "namespace": "ns", "annotations": {payload.PROFILE: "true", **notes}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
@@ -47,7 +47,7 @@ def test_manifests_come_by_level_then_component_then_file(tmp_path):
     )
     manifests = payload.load_manifests(root, "release@sha256:1")
     assert [m.object["metadata"]["name"] for m in manifests] == ["first", "second", "third"]
-    assert manifests[0].name == 'configmap "n/first"'
+    assert manifests[0].name == 'configmap "ns/first"'
 
 
 @pytest.mark.parametrize(

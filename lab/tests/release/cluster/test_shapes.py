@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.release.cluster import tls
 from lab.release.cluster.bootkube import command as bootkube
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import machineconfig
@@ -20,7 +21,6 @@ from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.machine_config_server.command import bootstrap_source
 from lab.release.cluster.openshift_install import command as install
-from lab.release.cluster.pki import tls
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host
 from lab.testing.ignition import read_data_url

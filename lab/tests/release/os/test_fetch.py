@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.daemons.pki import Authority
+from installer.common.certificates import authority
+from lab.daemons.pki import issue
 from lab.release.os import build
 from lab.release.os.media.cpio import Member, write_archive
 from lab.release.stage.keys import file_sha256
@@ -32,7 +33,7 @@ def server(tmp_path):
     www = tmp_path / "www"
     www.mkdir()
     (www / "rootfs.img").write_bytes(ROOT)
-    Authority.make("unknown").issue(["127.0.0.1"], tmp_path / "server.crt", tmp_path / "server.key")
+    issue(authority("unknown"), ["127.0.0.1"], tmp_path)
     http_server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(www)))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from installer.assisted.errors import BadRequest
-from installer.credentials import certificates
+from installer.common import certificates
 from installer.rendezvous.resources.requests import values
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
@@ -124,7 +124,7 @@ def test_documents_that_are_no_network(document: str) -> None:
 
 
 def test_a_trust_bundle_of_certificates() -> None:
-    ca_pem = certificates.authority("root").certificate.decode()
+    ca_pem = certificates.authority("root").certificate
     assert refusal_of_infra_env({"additional_trust_bundle": ca_pem}) == ""
     key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"
     assert refusal_of_infra_env({"additional_trust_bundle": ca_pem + key}).startswith("additional_trust_bundle: ")

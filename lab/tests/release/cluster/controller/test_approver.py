@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lab.release.cluster.controller import command as approver
-from lab.release.cluster.pki.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
+from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 NODE = {

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from installer.common.certificates import authority
 from lab.release.cluster.controller.servicereport import Service, Target
 from lab.release.cluster.errors import ApiError, EtcdError, ServiceError
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.nodes.etcdapi import Etcd
-from lab.release.cluster.pki.certs import new_ca
 from lab.release.cluster.pods import nodeinstall
 
 TOKEN = "an-agents-token"
@@ -124,7 +124,7 @@ def test_the_clusters_own_clients_are_not_sent_elsewhere(stranger: Server, statu
 
 def test_a_stage_is_not_ready_because_somebody_else_is(stranger: Server, tmp_path: Path) -> None:
     ca = tmp_path / "ca.crt"
-    ca.write_text(new_ca("a CA").cert)
+    ca.write_text(authority("a CA").certificate)
     assert nodeinstall.answers(f"{stranger.url}/readyz", ca) == ""
     stranger.seen.clear()
     redirecting = Server("127.0.0.1", 302, stranger.url)

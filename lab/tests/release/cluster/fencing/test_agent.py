@@ -10,12 +10,12 @@ import subprocess
 import pytest
 import requests
 
+from installer.common.certificates import authority
+from installer.common.secretfiles import write_private
 from lab.release.cluster.fencing import agent, host
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes.etcdapi import Etcd
-from lab.release.cluster.pki import certs
 from lab.release.cluster.pods import assets, pacemaker
-from lab.release.cluster.private import write_private
 from lab.testing.scaling import CONFIG, etcd_argv
 from lab.waiting import wait_until
 
@@ -63,7 +63,7 @@ class Node:
     def __init__(self, root, signer, peers, index):
         me, other = peers[index], peers[1 - index]
         self.name, self.place, self.client = me.name, root / me.name, me.client_url
-        files = assets.etcd_files(signer, me.name, [me.address]) | {"etcd-certs/ca.crt": signer.cert}
+        files = assets.etcd_files(signer, me.name, [me.address]) | {"etcd-certs/ca.crt": signer.certificate}
         files |= pacemaker.node_files(CONFIG, IMAGES, nodes=peers, index=index, key="k", seed="<cib/>")
         for path, text in files.items():
             write_private(self.place / path, text)
@@ -107,7 +107,7 @@ def pair(tmp_path, monkeypatch):
     assert shutil.which("etcd"), "etcd is missing: run ci/setup"
     net = 64 + os.getpid() % 128
     peers = [pacemaker.Peer(name, f"127.78.{net}.{10 + n}") for n, name in enumerate(NAMES)]
-    signer = certs.new_ca("etcd-signer")
+    signer = authority("etcd-signer")
     properties: dict[str, str] = {}
     seen = dict.fromkeys(NAMES, ONLINE)
     monkeypatch.setattr(host, "attribute", lambda name: properties.get(name, ""))

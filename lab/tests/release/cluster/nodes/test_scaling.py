@@ -13,15 +13,15 @@ import time
 
 import pytest
 
-from lab.daemons.pki import Authority
+from installer.common.certificates import authority
+from installer.common.secretfiles import write_private
+from lab.release.cluster import tls
 from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes import View
-from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
-from lab.release.cluster.private import write_private
 from lab.testing.clusterapi import Api, node
 from lab.testing.scaling import CONFIG, etcd_argv
 
@@ -41,7 +41,7 @@ class Members:
         place = self.root / name
         for path, text in assets.etcd_files(self.signer, name, [ip]).items():
             write_private(place / path, text)
-        (place / "etcd-certs" / "ca.crt").write_text(self.signer.cert)
+        (place / "etcd-certs" / "ca.crt").write_text(self.signer.certificate)
         words = etcd_argv(pod.command, place, ip)
         with (place / "log").open("w") as log:
             self.processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, cwd=place))
@@ -54,7 +54,7 @@ class Members:
 
 @pytest.fixture(scope="module")
 def signer():
-    return certs.new_ca("etcd-signer")
+    return authority("etcd-signer")
 
 
 @pytest.fixture
@@ -67,7 +67,11 @@ def world(tmp_path, signer, monkeypatch):
     ips = [f"127.77.{net}.{host}" for host in (10, 11, 12)]
     client = tls.make(tls.leaves(CONFIG)["etcd-client"], signer)
     files = tmp_path / "files"
-    for name, text in (("etcd-ca.crt", signer.cert), ("etcd-client.crt", client.cert), ("etcd-client.key", client.key)):
+    for name, text in (
+        ("etcd-ca.crt", signer.certificate),
+        ("etcd-client.crt", client.certificate),
+        ("etcd-client.key", client.key),
+    ):
         write_private(files / name, text)
     api = Api()
     pairs = tls.complete(CONFIG, {"etcd-signer": signer})
@@ -325,7 +329,7 @@ def test_stages_wait_for_the_one_before(tmp_path):
 
 
 def test_what_answers_no_http_is_not_ready(tmp_path):
-    (ca := tmp_path / "ca.crt").write_bytes(Authority.make("test").pem)
+    (ca := tmp_path / "ca.crt").write_text(authority("test").certificate)
 
     def garble() -> None:
         with server.accept()[0] as line:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from installer.common.formats.yamltext import load
+from installer.common.formats import jsontext
+from installer.common.formats.yamltext import go_dump, load
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.manifests.cluster import Inputs, cluster_manifests
-from installer.manifests.goyaml import dump, json_text
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 
 WRITTEN = {
@@ -28,16 +28,16 @@ WRITTEN = {
 
 @pytest.mark.parametrize("value", WRITTEN)
 def test_texts(value):
-    assert dump({"a": value}) == WRITTEN[value]
-    assert load(dump({"a": value})) == {"a": value}
+    assert go_dump({"a": value}) == WRITTEN[value]
+    assert load(go_dump({"a": value})) == {"a": value}
 
 
 def test_keys_are_sorted_and_lists_are_not_indented():
-    assert dump({"b": [{"d": 1, "c": True}], "a": {}}) == "a: {}\nb:\n- c: true\n  d: 1\n"
+    assert go_dump({"b": [{"d": 1, "c": True}], "a": {}}) == "a: {}\nb:\n- c: true\n  d: 1\n"
 
 
 def test_json_is_safe_within_html():
-    assert json_text({"b": "<&>", "a": "ü"}) == '{"b":"\\u003c\\u0026\\u003e","a":"ü"}'
+    assert jsontext.go_dump({"b": "<&>", "a": "ü"}) == '{"b":"\\u003c\\u0026\\u003e","a":"ü"}'
 
 
 def test_empty_fields_are_where_the_real_files_have_them():

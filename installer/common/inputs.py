@@ -1,4 +1,4 @@
-"""Reading a user's files: regular ones only, and up to a size that no real input reaches.
+"""A reader of users' files: regular ones only, and up to a size that no real input reaches.
 
 A pipe would be waited for, and a device read, without end.
 """
@@ -38,8 +38,7 @@ def check_kind(path: Path | str, status: os.stat_result, *, allowed: tuple[int, 
 
 
 def open_input(path: Path | str, *, allowed: tuple[int, ...] = ()) -> BinaryIO:
-    """Return the open file. Never waits. Raises OSError, as open does, and for what is neither a regular file nor
-    `allowed`.
+    """Open a file without waiting. Raises OSError, as open does, and for any kind of file that is not `allowed`.
 
     The text of every error (strerror) can be shown to a user.
     """
@@ -61,7 +60,7 @@ def open_input(path: Path | str, *, allowed: tuple[int, ...] = ()) -> BinaryIO:
 
 
 def read_stream(file: BinaryIO, limit: int = LARGEST) -> bytes:
-    """All of an open file, standard input for one. Raises OSError, also where there are more than `limit` bytes."""
+    """Read all of an open file, such as standard input. Raises OSError, also beyond `limit` bytes."""
     parts = []
     left = limit + 1
     while left > 0 and (part := file.read(min(left, _CHUNK))):
@@ -77,8 +76,7 @@ def _too_long(limit: int) -> OSError:
 
 
 def read_input(path: Path | str, limit: int = LARGEST) -> bytes:
-    """Return a whole regular file of at most `limit` bytes. Raises OSError, whose strerror tells what the file is
-    instead."""
+    """Read a whole regular file of at most `limit` bytes. Raises OSError, whose strerror names another kind of file."""
     with open_input(path) as file:
         # Not read in vain. In /proc the size is 0.
         if os.fstat(file.fileno()).st_size > limit:
@@ -87,7 +85,7 @@ def read_input(path: Path | str, limit: int = LARGEST) -> bytes:
 
 
 def read_text(path: Path | str, limit: int = LARGEST) -> str:
-    """As `read_input`, of UTF-8 text; what is not is an OSError too."""
+    """Read a whole file of UTF-8 text as `read_input` does; other text is an OSError too."""
     data = read_input(path, limit)
     try:
         return data.decode()

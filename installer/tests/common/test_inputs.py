@@ -20,12 +20,12 @@ import installer.create.targets  # noqa: F401
 import installer.iso_tool.command  # noqa: F401
 import installer.network.command  # noqa: F401
 import installer.waitfor.command  # noqa: F401
-from installer import inputs
 from installer.cli import main
+from installer.common import inputs
 from installer.common.formats import jsontext
+from installer.common.inputs import read_input, read_text
 from installer.config.values import check
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
-from installer.inputs import read_input, read_text
 from installer.rendezvous import standalone
 from installer.testing.create.inputs_kit import AGENT, SNO
 from installer.testing.forked_kit import forked

@@ -1,18 +1,27 @@
-"""The set of certificates of one cluster, by their asset names (reference/cluster.md §7.2)."""
+"""The set of certificates of one cluster, by their asset names (reference/cluster.md §7.2).
+
+Two deviations, on purpose. A certificate that OpenShift lets live for 24 hours (its operators rotate it) lives 30 days
+here, since a lab that is kept overnight must still work and nothing rotates these. And keys are ECDSA, not RSA: they
+are made on the host that is being installed, where software emulation makes an RSA key cost a second; signers that the
+user brings may be RSA.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from cryptography import x509
 
+from installer.common import certificates
+from installer.common.certificates import BOTH, CLIENT, DAY, SERVER, TEN_YEARS, YEAR, Pair
+from installer.common.secretfiles import write_private
+from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.installconfig import InstallConfig
-from lab.release.cluster.pki import certs
-from lab.release.cluster.pki.certs import BOTH, CLIENT, SERVER, SHORT, TEN_YEARS, YEAR, KeyPair
-from lab.release.cluster.private import write_private
 
+SHORT = 30 * DAY
 #: CAs: asset name (their CN too) and lifetime.
 SIGNERS = {
     "root-ca": TEN_YEARS,
@@ -44,24 +53,24 @@ BOOTSTRAPPER_GROUPS = ("system:serviceaccounts:openshift-machine-config-operator
 
 @dataclass(frozen=True)
 class Leaf:
-    """One certificate's subject, and who signs it."""
+    """A certificate's subject and its signer."""
 
     signer: str
     common_name: str
     organizations: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     usages: tuple[x509.ObjectIdentifier, ...] = CLIENT
-    lifetime_days: int = SHORT.days
+    lifetime: timedelta = SHORT
 
 
 def service_account(namespace: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """User name and groups by which RBAC knows a service account; a certificate may carry them too."""
+    """Return the user name and groups by which RBAC knows a service account; a certificate may carry them too."""
     groups = (f"system:serviceaccounts:{namespace}", "system:serviceaccounts")
     return f"system:serviceaccount:{namespace}:{name}", groups
 
 
 def leaves(config: InstallConfig) -> dict[str, Leaf]:
-    """Every leaf certificate that does not depend on a host."""
+    """Return every leaf certificate that does not depend on a host."""
     server = "system:kube-apiserver"
     group = ("kube-master",)
     service = [
@@ -72,7 +81,7 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
     internal = (f"api-int.{config.domain}", *config.api_vips)
     leaves_by_name = {
         "admin-kubeconfig-client": Leaf(
-            "admin-kubeconfig-signer", "system:admin", ("system:masters",), (), BOTH, TEN_YEARS.days
+            "admin-kubeconfig-signer", "system:admin", ("system:masters",), (), BOTH, TEN_YEARS
         ),
         "kube-apiserver-localhost-server": Leaf(
             "kube-apiserver-localhost-signer", server, group, ("localhost", "127.0.0.1", "::1"), SERVER
@@ -88,10 +97,10 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         "kube-apiserver-to-kubelet-client": Leaf("kube-apiserver-to-kubelet-signer", server, group),
         "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:admin", ("system:masters",)),
         "kubelet-client": Leaf(
-            "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS.days
+            "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS
         ),
         "machine-config-server": Leaf(
-            "root-ca", "system:machine-config-server", (), (*internal, "localhost"), SERVER, TEN_YEARS.days
+            "root-ca", "system:machine-config-server", (), (*internal, "localhost"), SERVER, TEN_YEARS
         ),
         "etcd-client": Leaf("etcd-signer", "etcd-client"),
         "router-certs": Leaf("router-ca", f"*.apps.{config.domain}", (), (f"*.apps.{config.domain}",), SERVER),
@@ -107,55 +116,63 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
     return leaves_by_name
 
 
-def make(leaf: Leaf, signer: KeyPair) -> KeyPair:
-    """Issue one leaf."""
-    return certs.issue(
-        signer,
-        leaf.common_name,
-        organizations=leaf.organizations,
-        names=leaf.names,
-        usages=leaf.usages,
-        lifetime=leaf.lifetime_days * certs.DAY,
-    )
+def make(leaf: Leaf, signer: Pair) -> Pair:
+    """Issue one leaf. Raises ConfigError where the signer cannot be used."""
+    try:
+        return certificates.leaf(
+            signer,
+            leaf.common_name,
+            organizations=leaf.organizations,
+            names=leaf.names,
+            usages=leaf.usages,
+            lifetime=leaf.lifetime,
+        )
+    except ValueError as error:
+        raise ConfigError("signer", "", str(error)) from error
 
 
-def load(directory: Path) -> dict[str, KeyPair]:
-    """Every pair `<name>.crt` + `<name>.key` in a directory."""
+def service_account_keys() -> Pair:
+    """Make the key that signs service account tokens; its public part stands for the certificate."""
+    key = certificates.ec_key()
+    return Pair(certificates.public_pem(key), certificates.private_pem(key))
+
+
+def load(directory: Path) -> dict[str, Pair]:
+    """Read every pair `<name>.crt` + `<name>.key` in a directory."""
     return {
-        path.stem: KeyPair(path.read_text(), path.with_suffix(".key").read_text())
+        path.stem: Pair(path.read_text(), path.with_suffix(".key").read_text())
         for path in sorted(directory.glob("*.crt"))
         if path.with_suffix(".key").exists()
     }
 
 
-def complete(config: InstallConfig, existing: Mapping[str, KeyPair]) -> dict[str, KeyPair]:
-    """Return the whole set: existing pairs are kept, missing ones made (leaves signed by existing signers where
-    possible)."""
+def complete(config: InstallConfig, existing: Mapping[str, Pair]) -> dict[str, Pair]:
+    """Complete the set: existing pairs are kept, missing ones made (leaves by existing signers where possible)."""
     pairs = dict(existing)
     for name, lifetime in SIGNERS.items():
         if name not in pairs:
-            pairs[name] = certs.new_ca(name, lifetime)
+            pairs[name] = certificates.authority(name, unit="openshift", lifetime=lifetime)
     for name, leaf in leaves(config).items():
         if name not in pairs:
             pairs[name] = make(leaf, pairs[leaf.signer])
     if "service-account" not in pairs:
-        pairs["service-account"] = certs.new_service_account_keys()
+        pairs["service-account"] = service_account_keys()
     return pairs
 
 
-def etcd_server(signer: KeyPair, addresses: Sequence[str], hostname: str) -> KeyPair:
-    """One host's etcd certificate, for clients and peers alike."""
+def etcd_server(signer: Pair, addresses: Sequence[str], hostname: str) -> Pair:
+    """Issue a host's etcd certificate, for clients and peers alike."""
     names = ("localhost", "127.0.0.1", "::1", hostname, *addresses)
     return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH), signer)
 
 
-def bundle(pairs: Mapping[str, KeyPair], names: Sequence[str]) -> str:
-    """Return the certificates of several CAs, one PEM text."""
-    return "".join(pairs[name].cert for name in names)
+def bundle(pairs: Mapping[str, Pair], names: Sequence[str]) -> str:
+    """Join the certificates of several CAs to one PEM text."""
+    return "".join(pairs[name].certificate for name in names)
 
 
-def save(pairs: Mapping[str, KeyPair], directory: Path) -> None:
+def save(pairs: Mapping[str, Pair], directory: Path) -> None:
     """Write all pairs, keys and certificates 0600."""
     for name, pair in pairs.items():
-        write_private(directory / f"{name}.crt", pair.cert)
+        write_private(directory / f"{name}.crt", pair.certificate)
         write_private(directory / f"{name}.key", pair.key)

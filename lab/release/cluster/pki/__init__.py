@@ -1,1 +1,0 @@
-"""The cluster's certificates."""
