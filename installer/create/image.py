@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from installer.common import cpio
 from installer.config.types.install import InstallConfig
 from installer.create.outputs import Outputs
 from installer.create.prefetch import Prefetched
@@ -21,7 +22,6 @@ from installer.create.stages.write import write
 from installer.errors import AssetError, IsoError
 from installer.ignition.early import network_archive
 from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config
-from installer.image import cpio
 from installer.image.artifacts import LiveChanges, prepare_iso, write_rootfs
 from installer.image.copy import IMAGE_MODE
 from installer.image.iso.minimal import check_url

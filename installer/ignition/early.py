@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from importlib import resources
 
+from installer.common import cpio
 from installer.ignition.config import File
-from installer.image import cpio
 
 NETWORKS = "/etc/assisted/network/"
 HOOK = "usr/lib/dracut/hooks/initqueue/settled/90-assisted-pre-static-network-config.sh"

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from installer.errors import EmbedTooBig, IsoError
+from installer.common import cpio
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import kargs_area
+from installer.errors import EmbedTooBig, IsoError, NotIso9660
 from installer.files import Partial, write_asset
-from installer.image import cpio
 from installer.image.copy import IMAGE_MODE, PrefetchedCopy
-from installer.image.iso.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches
+from installer.image.iso.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_patches
 from installer.image.iso.grow import add_to_initrd, embed_ignition
-from installer.image.iso.iso9660 import Iso
 from installer.image.iso.minimal import extract_rootfs, live_kargs, make_minimal
 from installer.image.iso.overlay import Overlay, put_in_place
 
@@ -104,7 +105,7 @@ def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url:
     """
     prefix = f"agent.{arch}"
     with base.open("rb") as file:
-        iso = Iso(file, base)
+        iso = Iso(file, base, NotIso9660)
         area = kargs_area(iso)
         arguments = edited_kargs(live_kargs(area.default) if area else "", changes.kargs)
         archive = cpio.joined(changes.initrd, cpio.compress(cpio.pack({CONFIG_NAME: changes.ignition})))

@@ -6,7 +6,7 @@ import base64
 import io
 import json
 
-from installer.image import cpio
+from installer.common import cpio
 
 FILE = "agentconfig.noarch.iso"
 LABEL = "agent_configimage"

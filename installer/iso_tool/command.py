@@ -15,11 +15,12 @@ from typing import Any
 
 from installer.common.formats import jsontext
 from installer.common.inputs import open_input, read_input, read_stream
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.files import is_stream
-from installer.image.iso.embed import current_kargs, embedded_ignition, ignition_area, kargs_area, set_kargs_patches
+from installer.image.iso.embed import embedded_ignition, ignition_area, set_kargs_patches
 from installer.image.iso.grow import embed_ignition
-from installer.image.iso.iso9660 import Iso
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.reset import growth, reset_image
 

@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from installer.common import cpio
 from installer.errors import ReleaseError
-from installer.image import cpio
 from installer.release import Release, image_cache
 
 log = logging.getLogger(__name__)

@@ -13,13 +13,13 @@ import base64
 import json
 import struct
 
+from installer.common import cpio
 from installer.common.formats import jsontext
+from installer.common.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
 from installer.errors import IsoError, NotIso9660
-from installer.image import cpio
 from installer.image.iso.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
-from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
 from installer.image.iso.overlay import Overlay
-from installer.image.iso.records import boot_images, records_of, volume_size_patches
+from installer.image.iso.records import boot_images, moved, records_of, volume_size_patches
 
 _MAGIC = b"node0-undo-v1\0\0\0"
 _FOOTER = struct.Struct("<16sQQ")  # magic, bytes of the undo text before this footer, size of the image before
@@ -105,7 +105,7 @@ def relocate(
     `patches`: what else changes with that. What all of them replace is kept at the very end.
     """
     start, before = new_place(overlay), overlay.size
-    patches = [*(record.patch(start, length) for record in records_of(iso, file)), *patches]
+    patches = [*(moved(record, start, length) for record in records_of(iso, file)), *patches]
     end = start + (length + SECTOR - 1) // SECTOR * SECTOR
     # How long the undo text is does not depend on the size that the volumes get.
     room = len(_undo(overlay, [*patches, *volume_size_patches(iso, end)], before))
@@ -131,10 +131,10 @@ def _info_patches(iso: Iso, prefix: int, length: int, always: bool = False) -> l
     text = json.dumps({**info, "offset": prefix, "length": length}).encode()
     room = (extent.length + SECTOR - 1) // SECTOR * SECTOR
     if len(text) > room:
-        raise NotIso9660(iso.path, f"{_INFO} has no room for a longer text")
+        raise iso.fault(f"{_INFO} has no room for a longer text")
     padded = text.ljust(extent.length, b"\n")
     records = records_of(iso, extent) if len(padded) != extent.length else []
-    return [Patch(extent.offset, padded), *(record.patch(extent.offset, len(padded)) for record in records)]
+    return [Patch(extent.offset, padded), *(moved(record, extent.offset, len(padded)) for record in records)]
 
 
 def _header_patches(iso: Iso, area: Extent, offset: int, length: int) -> list[Patch]:

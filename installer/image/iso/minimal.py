@@ -13,15 +13,15 @@ import struct
 from pathlib import Path
 
 from installer.common.formats import jsontext
+from installer.common.iso9660 import PRIMARY, SECTOR, SUPPLEMENTARY, Extent, Iso, Record
+from installer.common.kargareas import INFO, KargsArea, current_kargs, kargs_area
 from installer.errors import ConfigError, IsoError, NoEmbedArea
-from installer.image.iso.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
+from installer.image.iso.embed import set_kargs_patches
 from installer.image.iso.gpt import resize
-from installer.image.iso.iso9660 import PRIMARY, SECTOR, SUPPLEMENTARY, Extent, Iso
 from installer.image.iso.overlay import Overlay
-from installer.image.iso.records import Record, boot_images, records, records_of, volume_size_patches
+from installer.image.iso.records import boot_images, moved, records, records_of, volume_size_patches
 
 ROOTFS = "images/pxeboot/rootfs.img"
-_KARGS_INFO = "coreos/kargs.json"
 _LIVE_ISO = re.compile(r"(?:^|(?<=\s))coreos\.liveiso=\S+ ?")
 
 
@@ -80,15 +80,15 @@ def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
     """Set the URL in the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
     default = minimal_kargs(area.default, url)
     overlay.apply(set_kargs_patches(iso, area, minimal_kargs(current_kargs(iso, area), url)))
-    extent = iso.find(_KARGS_INFO)
+    extent = iso.find(INFO)
     if extent is None:
         return
     info = jsontext.loads(iso.read(extent.offset, extent.length))
     text = json.dumps({**info, "default": default}).encode()
     if len(text) > _sectors(extent.length) * SECTOR:
-        raise IsoError(iso.path, f"{_KARGS_INFO} has no room for a longer text")
+        raise IsoError(iso.path, f"{INFO} has no room for a longer text")
     for record in records_of(iso, extent):
-        overlay.apply([record.patch(extent.offset, len(text))])
+        overlay.apply([moved(record, extent.offset, len(text))])
     overlay.zero(extent.offset, _sectors(extent.length) * SECTOR)
     overlay.write_at(extent.offset, text)
 
@@ -123,9 +123,9 @@ def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:
     # First move the files' extents, then remove the record: removing one moves others.
     for record in entries:
         if not record.directory and record.length and record.offset >= end:
-            overlay.apply([record.patch(record.offset - cut, record.length)])
+            overlay.apply([moved(record, record.offset - cut, record.length)])
     changed = overlay.iso(iso.path)
-    for record in sorted(removed, key=lambda item: -item.position):
+    for record in sorted(removed, key=lambda record: -record.position):
         _remove_record(overlay, changed, record)
     overlay.move(rootfs.offset, end, old_size - end)
     overlay.truncate(old_size - cut)

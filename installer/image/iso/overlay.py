@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from installer.errors import IsoError
+from installer.common.iso9660 import Iso
+from installer.errors import IsoError, NotIso9660
 from installer.files import Partial, is_stream
 from installer.image.copy import PrefetchedCopy, clone, copy_range
 from installer.image.iso.embed import Patch
-from installer.image.iso.iso9660 import Iso
 
 _CHUNK = 1 << 24
 _ZEROS = bytes(1 << 16)
@@ -66,8 +66,8 @@ class Overlay(io.RawIOBase):
         return self._segments[-1].end if self._segments else 0
 
     def iso(self, path: Path | str) -> Iso:
-        """Return the changed image as an ISO; `path` is for messages."""
-        return Iso(typing.cast(BinaryIO, self), path)
+        """The changed image as an ISO; `path` is for messages."""
+        return Iso(typing.cast(BinaryIO, self), path, NotIso9660)
 
     # Reading, as io.RawIOBase wants it.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from installer.common.kargareas import kargs_area
 from installer.errors import NoEmbedArea
-from installer.image.iso.embed import ignition_area, kargs_area, set_kargs_patches
+from installer.image.iso.embed import ignition_area, set_kargs_patches
 from installer.image.iso.grow import INITRD, undo_growth
 from installer.image.iso.overlay import Overlay
 

@@ -15,12 +15,13 @@ from typing import Any
 import msgspec
 
 from installer.assisted.errors import BadRequest, NotFound, PrepareError
-from installer.errors import ConfigError, EmbedTooBig, InstallerError
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
+from installer.errors import ConfigError, EmbedTooBig, InstallerError, NotIso9660
 from installer.ignition.early import network_archive
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.image.iso import kargs
-from installer.image.iso.embed import current_kargs, kargs_area, set_kargs_patches
-from installer.image.iso.iso9660 import Iso
+from installer.image.iso.embed import set_kargs_patches
 from installer.image.iso.minimal import minimal_kargs
 from installer.rendezvous.discovery import liveconfig, payload
 from installer.rendezvous.settings import Settings
@@ -77,7 +78,7 @@ class DiscoveryImages:
             return
         try:
             with release.iso.open("rb") as file:
-                iso = Iso(file, release.iso)
+                iso = Iso(file, release.iso, NotIso9660)
                 area = kargs_area(iso)
                 if area is None:
                     raise BadRequest("kernel_arguments: the image has no place for any")

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from installer.common.iso9660 import Iso
 from installer.image.iso.embed import embedded_ignition
-from installer.image.iso.iso9660 import Iso
 from installer.testing.create.embed_kit import make_iso
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.registry_kit import MISSING, SOURCE, Registry, registry

@@ -7,7 +7,8 @@ import json
 import struct
 from typing import Any
 
-from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Iso
+from installer.common.iso9660 import SECTOR, SYSTEM_AREA, Iso
+from installer.errors import NotIso9660
 from installer.image.iso.overlay import Overlay
 
 
@@ -51,8 +52,8 @@ def image(files: dict[str, bytes], *, extra: tuple[bytes, ...] = (), root: bytes
 
 
 def opened(data: bytes) -> Iso:
-    """Return the image with these bytes."""
-    return Iso(io.BytesIO(bytes(data)), "x.iso")
+    """The image with these bytes."""
+    return Iso(io.BytesIO(bytes(data)), "x.iso", NotIso9660)
 
 
 ROOT = 18 * SECTOR  # where `image` puts the root directory, without extra descriptors

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from installer.image.iso.iso9660 import SYSTEM_AREA, Extent, Iso
+from installer.common.iso9660 import SYSTEM_AREA, Extent, Iso
 from installer.image.iso.overlay import Overlay
 
 needs_xorriso = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from installer.cli import main
-from installer.image.iso.embed import current_kargs, kargs_area
-from installer.image.iso.iso9660 import Iso
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
 from installer.testing.create.image_kit import asset_directory, components
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import Registry, registry

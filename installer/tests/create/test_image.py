@@ -14,11 +14,11 @@ import yaml
 from cryptography import x509
 
 from installer.cli import main
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.config.state import State
 from installer.credentials.background import SIGNERS
-from installer.image.iso.embed import current_kargs, kargs_area
-from installer.image.iso.iso9660 import Iso
 from installer.testing.create.embed_kit import KARGS
 from installer.testing.create.image_kit import NEEDED, content
 from installer.testing.create.inputs_kit import AGENT, SNO, changed, text

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from installer.cli import main
-from installer.image.cpio import pieces
+from installer.common.cpio import pieces
+from installer.common.iso9660 import Iso
 from installer.image.iso.embed import embedded_ignition, ignition_area
 from installer.image.iso.grow import add_to_initrd, embed_ignition
-from installer.image.iso.iso9660 import Iso
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.records import records
 from installer.release.agent_files import ARCHIVE, FOLDER, HOOK

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from installer.cli import main
+from installer.common import cpio
+from installer.common.iso9660 import Iso
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
 from installer.ignition.early import HOOK
 from installer.ignition.livesystem import SYSTEM_UNITS
-from installer.image import cpio
 from installer.image.config_image import PATHS
-from installer.image.iso.iso9660 import Iso
 from installer.testing.create import outputs_kit
 from installer.testing.create.image_kit import NEEDED, content, inputs
 from installer.testing.create.inputs_kit import SNO

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from installer.cli import main
+from installer.common.iso9660 import Iso
 from installer.errors import DownloadError
-from installer.image.iso.iso9660 import Iso
 from installer.release.download import TRIES, download
 from installer.release.stream import Artifact
 from installer.testing.create.image_kit import NEEDED, base_iso_files, content, inputs, named_components

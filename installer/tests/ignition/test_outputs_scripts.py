@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from installer.image import cpio
+from installer.common import cpio
 
 DATA = Path(str(resources.files("installer.ignition") / "data"))
 OWN = DATA / "unconfigured"

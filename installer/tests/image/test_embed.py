@@ -8,16 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.errors import IsoError
-from installer.image import cpio
-from installer.image.iso.embed import (
-    current_kargs,
-    embedded_ignition,
-    ignition_patch,
-    kargs_area,
-    kargs_patches,
-)
-from installer.image.iso.iso9660 import Iso
+from installer.common import cpio
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
+from installer.errors import IsoError, NotIso9660
+from installer.image.iso.embed import embedded_ignition, ignition_patch, kargs_patches
 from installer.image.iso.overlay import Overlay
 from installer.testing.create.embed_kit import KARGS, make_iso
 
@@ -60,7 +55,7 @@ def test_garbage_is_refused(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("iso") / "x.iso"
     path.write_bytes(data)
     with path.open("rb") as file, pytest.raises(IsoError):
-        Iso(file, path)
+        Iso(file, path, NotIso9660)
 
 
 @needs_xorriso
@@ -75,7 +70,7 @@ def test_corrupt_images_are_refused(tmp_path):
         (tmp_path / "broken.iso").write_bytes(broken)
         with (tmp_path / "broken.iso").open("rb") as file:
             try:
-                iso = Iso(file, "broken.iso")
+                iso = Iso(file, "broken.iso", NotIso9660)
                 ignition_patch(iso, b"{}")
                 kargs_patches(iso, ("a",))
             except IsoError:

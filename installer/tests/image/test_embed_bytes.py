@@ -9,11 +9,11 @@ import struct
 
 import pytest
 
+from installer.common import cpio, kargareas
+from installer.common.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
 from installer.errors import EmbedTooBig, NoEmbedArea, NotIso9660
-from installer.image import cpio
 from installer.image.iso import embed, grow
 from installer.image.iso.embed import Patch
-from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
 from installer.image.iso.overlay import Overlay
 from installer.testing.create.iso_bytes_kit import FIRST, KARGS, both, image, live, opened, whole
 
@@ -80,14 +80,14 @@ def test_what_is_embedded_fills_the_area_exactly():
 def test_kernel_arguments_by_their_description():
     entry = {"path": "k.cfg", "offset": 4}
     kargs = {"default": f" {KARGS} ", "size": 20, "files": [entry, {**entry, "pad": "*", "end": "E"}]}
-    area = embed.kargs_area(opened(live(kargs=kargs)))
+    area = kargareas.kargs_area(opened(live(kargs=kargs)))
     assert area.areas == (Extent("K.CFG;1", FIRST + 4, 20, False),) * 2
     assert (area.default, area.pad, area.ends) == (KARGS, "*", ("\n", "E"))
-    bare = embed.kargs_area(opened(live(kargs={"size": 20, "files": [{"path": "k.cfg"}]})))
+    bare = kargareas.kargs_area(opened(live(kargs={"size": 20, "files": [{"path": "k.cfg"}]})))
     assert (bare.areas[0], bare.default, bare.pad, bare.ends) == (Extent("K.CFG;1", FIRST, 20, False), "", "#", ("\n",))
     described = {**kargs, "files": [entry]}
     iso = opened(live(kargs=described))
-    assert embed.current_kargs(iso, embed.kargs_area(iso)) == KARGS
+    assert kargareas.current_kargs(iso, kargareas.kargs_area(iso)) == KARGS
     assert embed.kargs_patches(iso, ()) == []
     assert embed.kargs_patches(iso, ("c",)) == [Patch(FIRST + 4, b"a=1 b c\n############")]
     assert embed.kargs_patches(iso, lambda text: text.upper()) == [Patch(FIRST + 4, b"A=1 B\n##############")]
@@ -103,10 +103,10 @@ def test_kernel_arguments_by_their_description():
         ({**described, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
     ):
         with pytest.raises(NotIso9660, match=expected):
-            embed.kargs_area(opened(live(kargs=wrong) + bytes(4096)))
-    assert embed.kargs_area(opened(live(kargs={**described, "size": 6}))).areas[0].length == 6
-    assert embed.kargs_area(opened(live(kargs={**described, "size": 2048}) + bytes(4096))).areas[0].length == 2048
-    assert embed.kargs_area(opened(live(kargs={**described, "files": []}))) is None
+            kargareas.kargs_area(opened(live(kargs=wrong) + bytes(4096)))
+    assert kargareas.kargs_area(opened(live(kargs={**described, "size": 6}))).areas[0].length == 6
+    assert kargareas.kargs_area(opened(live(kargs={**described, "size": 2048}) + bytes(4096))).areas[0].length == 2048
+    assert kargareas.kargs_area(opened(live(kargs={**described, "files": []}))) is None
 
 
 def test_kernel_argument_areas_that_differ():
@@ -114,12 +114,12 @@ def test_kernel_argument_areas_that_differ():
     kargs = {"default": "a b", "size": 8, "files": [{"path": "k.cfg", "offset": 4}, {"path": "k.cfg", "offset": 12}]}
     iso = opened(live(kargs=kargs, text=text))
     with pytest.raises(NotIso9660, match="the kernel argument areas differ from each other"):
-        embed.current_kargs(iso, embed.kargs_area(iso))
+        kargareas.current_kargs(iso, kargareas.kargs_area(iso))
 
 
 def test_kernel_arguments_by_the_header_of_2021():
     plain = image({"A;1": (KARGS + "\n").ljust(2048, "#").encode() * 2})
-    assert embed.kargs_area(opened(plain)) is None
+    assert kargareas.kargs_area(opened(plain)) is None
     with pytest.raises(NoEmbedArea, match=r"no kernel argument areas, so x y cannot be added$"):
         embed.kargs_patches(opened(plain), ("x", "y"))
     with pytest.raises(NoEmbedArea, match=r"no kernel argument areas, so they cannot be changed$"):
@@ -129,16 +129,16 @@ def test_kernel_arguments_by_the_header_of_2021():
         struct.pack_into("<8s8Q", plain, SYSTEM_AREA - 96, b"coreKarg", size, *(*offsets, *[0] * 7)[:7])
         return opened(plain)
 
-    area = embed.kargs_area(header(2048, FIRST, FIRST, FIRST + 2048))
-    assert [(item.offset, item.length) for item in area.areas] == [(FIRST, 2048), (FIRST + 2048, 2048)]
+    area = kargareas.kargs_area(header(2048, FIRST, FIRST, FIRST + 2048))
+    assert [(one.offset, one.length) for one in area.areas] == [(FIRST, 2048), (FIRST + 2048, 2048)]
     assert (area.default, area.pad, area.ends) == (KARGS, "#", ("\n", "\n"))
-    assert len(embed.kargs_area(header(2048, *[FIRST] * 7)).areas) == 6
-    assert embed.kargs_area(header(2048, FIRST)) is None
+    assert len(kargareas.kargs_area(header(2048, *[FIRST] * 7)).areas) == 6
+    assert kargareas.kargs_area(header(2048, FIRST)) is None
     with pytest.raises(NotIso9660, match="kernel argument areas of 2049 bytes: more than 2048"):
-        embed.kargs_area(header(2049, FIRST, FIRST))
+        kargareas.kargs_area(header(2049, FIRST, FIRST))
     with pytest.raises(NotIso9660, match="the kernel argument area lies outside the image"):
-        embed.kargs_area(header(100, FIRST, len(plain) - 99))
-    assert embed.kargs_area(header(100, FIRST, len(plain) - 100)).areas[0].length == 100
+        kargareas.kargs_area(header(100, FIRST, len(plain) - 99))
+    assert kargareas.kargs_area(header(100, FIRST, len(plain) - 100)).areas[0].length == 100
 
 
 @pytest.mark.parametrize("content", [b"[]", b"x", b"[" * 100_000])

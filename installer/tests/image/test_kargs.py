@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.assisted.errors import BadRequest
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, EmbedTooBig
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
-from installer.image.iso.embed import current_kargs, kargs_area
-from installer.image.iso.iso9660 import Iso
 from installer.image.iso.kargs import edited
 from installer.rendezvous.discovery.images import kernel_arguments
 from installer.rendezvous.resources import infra_envs

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from installer import cli
+from installer.common import cpio
+from installer.common.iso9660 import SECTOR, SYSTEM_AREA
+from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, EmbedTooBig, IsoError
-from installer.image import cpio
 from installer.image.artifacts import LiveChanges, prepare_iso, write_pxe
-from installer.image.iso.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
+from installer.image.iso.embed import embedded_ignition, ignition_area
 from installer.image.iso.grow import embed_ignition
-from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA
 from installer.image.iso.minimal import make_minimal
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.reset import reset_image

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from lab.machines.container.fence import reader
 from lab.machines.container.fence.errors import CannotRead
-from lab.machines.container.firmware.formats.partitions import Table, read_table
+from lab.machines.container.firmware.partitions import Table, read_table
 from lab.machines.container.hardware.disks import ext4_names
 from lab.machines.container.spec import Fence
 

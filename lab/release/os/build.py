@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
+from installer.common import cpio
 from lab.release.os import clock
 from lab.release.os.customise import customise, kernel_version
 from lab.release.os.errors import NotRootError
 from lab.release.os.initramfs import build_initramfs
-from lab.release.os.media.cpio import Member, write_archive
 from lab.release.os.media.disk import build_disk
 from lab.release.os.media.iso import build_iso
 from lab.release.os.rootfs import build_rootfs
@@ -80,7 +80,7 @@ def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None)
     rootfs = build_rootfs(store) if os.geteuid() == 0 else None
     if rootfs is None:
         raise NotRootError
-    program = files((str(path.relative_to(HERE)), path) for path in _sources())
+    program = files([*((str(path.relative_to(HERE)), path) for path in _sources()), ("cpio", Path(cpio.__file__))])
     kargs = clock.kargs(clock.tsc_khz(store))
     inputs = Inputs(Built(rootfs), program, files(extra.items()), kargs, host_packages(*_TOOLS))
     return read_machine_os(store.stage("os", inputs, _build))
@@ -138,8 +138,12 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
             build_disk(store, root, kernel, initramfs, out=metal, more_kargs=kargs)
         with progress.step("os: squashfs"):
             _squashfs(store, root, work)
-            with (out / "rootfs.img").open("wb") as archive:
-                write_archive(archive, [Member("root.squashfs", work / "root.squashfs")], SQUASHFS_ALIGN)
+            with (
+                (work / "root.squashfs").open("rb") as squashfs,
+                mmap.mmap(squashfs.fileno(), 0, access=mmap.ACCESS_READ) as content,
+                (out / "rootfs.img").open("wb") as archive,
+            ):
+                archive.writelines(cpio.pieces([("root.squashfs", 0o100644, content)], SQUASHFS_ALIGN))
             add_want(initramfs, file_sha256(out / "rootfs.img"))
         volume_id = f"node0-{version}"
         with progress.step("os: ISO"):
@@ -162,9 +166,7 @@ def add_want(initramfs: Path, sha256: str) -> None:
     with initramfs.open("ab") as file:
         # The kernel skips zeros between two archives, and wants each to begin at a multiple of 4.
         file.write(bytes(-file.tell() % 4))
-        archive = BytesIO()
-        write_archive(archive, [Member(WANT_ROOTFS, f"{sha256}\n".encode())])
-        file.write(archive.getvalue())
+        file.writelines(cpio.pieces([(WANT_ROOTFS, 0o100644, f"{sha256}\n".encode())]))
         file.write(bytes(-file.tell() % 4))
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from installer.common.iso9660 import Iso
 from lab import topology
 from lab.host.paths import cache_dir
 from lab.lab import Lab
-from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.release.os.build import ISO_NAME
 from lab.release.os.media import efi
 from lab.testing.containers.kit import tree
@@ -44,8 +44,8 @@ UNSIGNED_SHIM = Path("/usr/lib/shim/shimx64.efi")
 def signed_os(monkeypatch):
     """The newest machine OS of the cache whose loaders are Debian's: others may be of older code."""
     for iso in sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: -path.stat().st_mtime):
-        with Medium(iso) as medium:
-            if medium.find(efi.CD_MARK.lstrip("/")) is not None:
+        with iso.open("rb") as image:
+            if Iso(image, iso).find(efi.CD_MARK) is not None:
                 monkeypatch.setattr(live, "machine_os", partial(Path, iso))
                 return
     pytest.skip("the release that was built here has no signed boot loaders: build it anew")

@@ -6,10 +6,11 @@ import struct
 
 import pytest
 
+from installer.common import iso9660
+from installer.common.iso9660 import SECTOR, SYSTEM_AREA, Extent, Record
 from installer.errors import NotIso9660
-from installer.image.iso import iso9660, records
+from installer.image.iso import records
 from installer.image.iso.embed import Patch
-from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent
 from installer.testing.create.iso_bytes_kit import END, FIRST, ROOT, both, image, opened, record, volume
 
 
@@ -54,15 +55,29 @@ def test_the_primary_descriptor_is_looked_for():
             opened(bytes(SYSTEM_AREA) + before + volume(16 + 65, SECTOR, 100) + END + tail + bytes(SECTOR) * 64)
 
 
+def rock_ridge(use: bytes, more: bytes = b"") -> list[str]:
+    """The Rock Ridge names of a directory with one file, whose system use area may go on in that file."""
+    iso = opened(image({"A;1": more}, root=record(b"A;1", 19, 0, system_use=use)))
+    return [name for name, _ in iso.entries(iso.find(""))]
+
+
 def test_names():
     use = b"NM" + bytes([8, 1, 0]) + b"abc"
-    assert iso9660.rock_ridge_name(use) == "abc"
-    assert iso9660.rock_ridge_name(b"PX" + bytes([6, 1]) + b"zz" + use + b"NM" + bytes([6, 1, 0]) + b"d") == "abcd"
-    assert iso9660.rock_ridge_name(use[:-1]) == ""  # longer than what is there
-    assert iso9660.rock_ridge_name(b"NM" + bytes([5, 1, 0])) == ""
-    assert iso9660.rock_ridge_name(b"XX" + bytes([4, 1]) + use) == "abc"
-    assert iso9660.rock_ridge_name(b"XX" + bytes([3, 1]) + use) == ""
-    assert iso9660.rock_ridge_name(b"NM\x08\x01") == ""
+    assert rock_ridge(use) == ["abc"]
+    assert rock_ridge(b"PX" + bytes([6, 1]) + b"zz" + use + b"NM" + bytes([6, 1, 0]) + b"d") == ["abcd"]
+    assert rock_ridge(use[:-2]) == [""]  # longer than what is there
+    assert rock_ridge(b"NM" + bytes([5, 1, 0])) == [""]
+    assert rock_ridge(b"XX" + bytes([4, 1]) + use) == ["abc"]
+    assert rock_ridge(b"XX" + bytes([3, 1]) + use) == [""]
+    assert rock_ridge(b"NM\x08\x01") == [""]
+    # A link is no file; a long name goes on elsewhere in the image, once or for as long as it says.
+    assert rock_ridge(use + b"PX" + bytes([36, 1]) + struct.pack("<I", 0o120777) + bytes(28)) == []
+    elsewhere = b"CE" + bytes([28, 1]) + both(19) + both(2) + both(8)
+    assert rock_ridge(use + elsewhere, b"??" + b"NM" + bytes([8, 1, 0]) + b"def") == ["abcdef"]
+    again = b"CE" + bytes([28, 1]) + both(19) + both(0) + both(28)
+    assert rock_ridge(use + again, again) == ["abc"]
+    with pytest.raises(NotIso9660, match="the image is truncated"):
+        rock_ridge(b"CE" + bytes([28, 1]) + both(50) + both(2) + both(8))
     assert [iso9660.plain_name(name) for name in ("a.b;1", "a.;1", "a")] == ["A.B", "A", "A"]
     assert iso9660.mangled_name("igninfo.json") == "IGNINFO.JSO"
     assert iso9660.mangled_name("long-name-here.x") == "LONG_NAM.X"
@@ -111,7 +126,7 @@ def test_directories_to_their_limits():
 
 def test_records_by_their_bytes():
     assert records.both(0x01020304) == b"\4\3\2\1\1\2\3\4"
-    patch = records.Record(1000, 40, 0, 0, directory=False).patch(5 * SECTOR, 77)
+    patch = records.moved(Record(1000, 40, 0, 0, flags=0), 5 * SECTOR, 77)
     assert patch == Patch(1002, b"\5\0\0\0\0\0\0\5" + b"\x4d\0\0\0\0\0\0\x4d")
     data = image({"A;1": b"aaa", "B;1": b"bb"}, extra=(volume(19, SECTOR, 9, 2),))
     all_records = records.records(opened(data))
@@ -120,8 +135,8 @@ def test_records_by_their_bytes():
     begin = root + 2 * len(record(b"\0", 0, 0))
     # Both volumes have one root here: it is read once.
     assert all_records == [
-        records.Record(begin, size, root + SECTOR, 3, directory=False),
-        records.Record(begin + size, size, root + 2 * SECTOR, 2, directory=False),
+        Record(begin, size, root + SECTOR, 3, flags=0, name=b"A;1"),
+        Record(begin + size, size, root + 2 * SECTOR, 2, flags=0, name=b"B;1"),
     ]
     assert records.records_of(opened(data), Extent("a", root + SECTOR, 3, False)) == all_records[:1]
     for wrong in (Extent("a", root + SECTOR, 2, False), Extent("a", root, 3, False)):

@@ -18,9 +18,9 @@ import assisted_service_client as public
 import pytest
 from assisted_service_client.rest import ApiException
 
-from installer.image import cpio
-from installer.image.iso.embed import current_kargs, kargs_area
-from installer.image.iso.iso9660 import Iso
+from installer.common import cpio
+from installer.common.iso9660 import Iso
+from installer.common.kargareas import current_kargs, kargs_area
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.service.rendezvous_kit import wait_for
 from installer.testing.service.service_kit import APIS, MARKS, STATIC, Standalone, answer_steps, file_of, standalone
@@ -57,7 +57,7 @@ def embedded(data: bytes, folder: Path) -> dict[str, Any]:
     with path.open("rb") as file:
         archive = Iso(file, path).file("images/ignition.img")
     assert archive is not None
-    config: dict[str, Any] = json.loads(next(iter(cpio.unpack(cpio.decompress(archive.rstrip(b"\0"))).values())))
+    config: dict[str, Any] = json.loads(next(iter(cpio.unpack(cpio.decompress(archive)).values())))
     return config
 
 

@@ -4,11 +4,11 @@ import time
 
 import yaml
 
+from installer.common import cpio
 from installer.common.formats.yamltext import load_all
 from installer.create.stages.check import check
 from installer.create.stages.read import read
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
-from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.testing.create.inputs_kit import AGENT, COMPACT, many_hosts, text
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from installer.assisted.errors import BadRequest, PrepareError
+from installer.common.iso9660 import Iso
 from installer.errors import ConfigError, EmbedTooBig
 from installer.files import write_whole
 from installer.image.iso import embed, kargs
-from installer.image.iso.iso9660 import Iso
 from installer.image.iso.minimal import minimal_kargs
 from installer.overrides import OS_OVERRIDE
 from installer.rendezvous import architectures, standalone

@@ -2,6 +2,6 @@
 
 from lab.machines.container.firmware.boot import boot
 from lab.machines.container.firmware.early.stage import Stage
-from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.entry import BootStopped
 
 __all__ = ["BootStopped", "Stage", "boot"]

@@ -19,7 +19,7 @@ from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
 from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.firmware.choose import DRIVE, Devices, choose
-from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.entry import BootStopped
 from lab.machines.container.firmware.messages import (
     FETCHED,
     MOUNTED,
@@ -32,8 +32,8 @@ from lab.machines.container.firmware.messages import (
     Nothing,
     Say,
 )
-from lab.machines.container.firmware.netboot.card import Cards
-from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
+from lab.machines.container.firmware.netboot.card import Cards, NotFetched
+from lab.machines.container.firmware.netboot.dhcp import NoLease
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec

@@ -15,13 +15,12 @@ from typing import BinaryIO, cast
 
 import msgspec
 
+from installer.common.iso9660 import NotIso9660
 from lab.machines.container.firmware import disk, live, net
-from lab.machines.container.firmware.errors import BootStopped, NoEntry
-from lab.machines.container.firmware.formats.errors import NotIso
-from lab.machines.container.firmware.formats.iso9660 import Medium
-from lab.machines.container.firmware.formats.partitions import read_table
-from lab.machines.container.firmware.loaders.entry import Entry, Room
+from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room
+from lab.machines.container.firmware.live import Medium
 from lab.machines.container.firmware.messages import Chosen, Console, Held, Nothing
+from lab.machines.container.firmware.partitions import read_table
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 
@@ -87,20 +86,20 @@ def _from(
     media: list[Held] = []
     indexes: list[int] = []
     if device == "hd":
-        entry, images = _disk(spec, devices.blocks, screen, room, line=line)
+        entry, images = _disk(spec, devices.blocks, room, line)
     elif device == "network":
         if not devices.network:
             raise NoEntry("there is no network card")
         entry, images = net.entry(spec, net.Network(line), screen, room)
     else:
-        with _stick(spec, devices.blocks) if device == "usb" else _medium(devices.medium) as medium:
-            entry = live.entry(medium, spec.firmware, screen, room)
-            images = live.initrds(medium, entry, room)
-            media.append(_held(medium, spec.stick if device == "usb" else DRIVE, indexes))
+        medium = _stick(spec, devices.blocks) if device == "usb" else _medium(devices.medium)
+        entry = live.entry(medium, spec.firmware)
+        images = live.initrds(medium, entry, room)
+        media.append(_held(medium, spec.stick if device == "usb" else DRIVE, indexes))
     # A system from the network or a stick may mount the medium in the drive.
     if device in ("usb", "network"):
-        with contextlib.suppress(NoEntry), _medium(devices.medium) as medium:
-            media.append(_held(medium, DRIVE, indexes))
+        with contextlib.suppress(NoEntry):
+            media.append(_held(_medium(devices.medium), DRIVE, indexes))
     chosen = Chosen(entry.arguments, tuple(media))
     images += indexes
     if len(images) > _MOST_IMAGES or sum(map(len, entry.arguments)) > _MOST_ARGUMENTS:
@@ -121,8 +120,8 @@ def _stick(spec: MachineSpec, blocks: Mapping[str, int]) -> Medium:
     if partitions is None or not partitions.boot_code:
         raise NoEntry("not a bootable disk")
     try:
-        return Medium(os.fdopen(blocks[spec.stick], "rb"))
-    except (NotIso, OSError) as error:
+        return Medium(os.fdopen(blocks[spec.stick], "rb", closefd=False))
+    except (NotIso9660, OSError) as error:
         raise NoEntry(f"not a live image: {error}") from error
 
 
@@ -132,20 +131,18 @@ def _medium(medium: int | str) -> Medium:
     if isinstance(medium, str):
         raise NoEntry(f"Could not read from CDROM (code 0004): {medium}")
     try:
-        return Medium(os.fdopen(medium, "rb"))
-    except (NotIso, OSError) as error:
+        return Medium(os.fdopen(medium, "rb", closefd=False))
+    except (NotIso9660, OSError) as error:
         raise NoEntry(f"Could not read from CDROM (code 0004): {error}") from error
 
 
-def _disk(
-    spec: MachineSpec, blocks: Mapping[str, int], screen: Screen, room: Room, *, line: socket.socket
-) -> tuple[Entry, list[int]]:
-    """What the first disk starts that starts anything. Raises NoEntry, BootStopped."""
+def _disk(spec: MachineSpec, blocks: Mapping[str, int], room: Room, line: socket.socket) -> tuple[Entry, list[int]]:
+    """Find what the first disk starts that starts anything. Raises NoEntry, BootStopped."""
     reasons = []
     for target in spec.bootable:
         try:
             partitions = disk.table(blocks[target], spec.firmware)
-            return disk.entry(disk.slices(target, blocks, partitions), disk.mounter(line), screen, room)
+            return disk.entry(disk.slices(target, blocks, partitions), disk.mounter(line), room)
         except (NoEntry, OSError) as error:
             reasons.append(str(error))
     raise NoEntry("; ".join(dict.fromkeys(reasons)) or "not a bootable disk")

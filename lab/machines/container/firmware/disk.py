@@ -1,29 +1,33 @@
-"""Booting a disk: its partition table, and its boot loader's configuration on one of its partitions."""
+"""Disks with the machine OS: the partition table, and the boot partition, which lists what is started.
+
+The image's `grub.cfg` (lab/release/os/data/boot) has values, which `installed.cfg` of the same folder changes for the
+disk, and the line that they go into. GRUB itself, which reads the same files, is proven in virtual machines.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import socket
 import stat
+import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
 
 import msgspec
 
-from lab.machines.container.firmware.errors import BootStopped, NoEntry
-from lab.machines.container.firmware.formats import fat
-from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
-from lab.machines.container.firmware.loaders.entry import Entry, Room, copy_to_memory
-from lab.machines.container.firmware.loaders.grub import Grub
+from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room, copy_to_memory
 from lab.machines.container.firmware.messages import MOUNTED, Mount
-from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.firmware.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import FirmwareKind
 
-CONFIGS = ("grub/grub.cfg", "grub2/grub.cfg", "boot/grub/grub.cfg", "boot/grub2/grub.cfg")
-LOADER = "EFI/BOOT/BOOTX64.EFI"
+#: The values' defaults and the line for them; the values of this disk; the stamp of a first boot, with its arguments.
+CONFIG, INSTALLED, FIRST_BOOT = "grub/grub.cfg", "grub/installed.cfg", "ignition.firstboot"
+_VALUE = re.compile(r'^set (\w+)="([^"$\\\n]*)"$', re.MULTILINE)
+_LINUX = re.compile(r"^linux (\S+) (.*)\ninitrd (\S+)$", re.MULTILINE)
 #: File systems that both GRUB and the kernel read: the kernel's driver, where its magic number lies, and what it is.
 _READABLE: tuple[tuple[Literal["ext4", "xfs"], int, bytes], ...] = (
     ("ext4", 1024 + 56, b"\x53\xef"),
@@ -52,11 +56,8 @@ def table(device: int, firmware: FirmwareKind) -> Table:
             if not partitions.boot_code or (partitions.kind == "gpt" and partitions.of_kind(BIOS_BOOT) is None):
                 raise NoEntry("not a bootable disk")
             return partitions
-        system = partitions.of_kind(ESP) or partitions.of_kind("0xef")
-        if system is None:
+        if not (partitions.of_kind(ESP) or partitions.of_kind("0xef")):
             raise NoEntry("not a bootable disk: it has no EFI system partition")
-        if not fat.has(disk, system.start, LOADER):
-            raise NoEntry(f"not a bootable disk: no {LOADER} on its EFI system partition")
     return partitions
 
 
@@ -92,11 +93,8 @@ def mounter(line: socket.socket) -> Mounter:
     return mount
 
 
-def entry(parts: list[Slice], mount: Mounter, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
-    """What the disk's boot loader starts, and the initrds: files in memory.
-
-    Raises BootStopped: there is a boot loader, since the firmware found one, and it stops.
-    """
+def entry(parts: list[Slice], mount: Mounter, room: Room) -> tuple[Entry, list[int]]:
+    """Find what the disk starts, and its initrds: files in memory. Raises BootStopped: it is not the machine OS's."""
     for part in parts:
         if part.kind is None:
             continue
@@ -106,14 +104,10 @@ def entry(parts: list[Slice], mount: Mounter, screen: Screen, room: Room) -> tup
             raise BootStopped(f"error: {part.name} cannot be mounted: {error}") from error
         with contextlib.ExitStack() as held:
             held.callback(os.close, root)
-            path = next((name for name in CONFIGS if read(root, name, room.left) is not None), None)
-            if path is None:
+            config, installed, stamp = (read(root, name, room.left) for name in (CONFIG, INSTALLED, FIRST_BOOT))
+            if config is None:
                 continue
-
-            def config(name: str, root: int = root) -> bytes | None:
-                return read(root, name, room.left)
-
-            chosen = Grub(config, screen.line).boot(f"/{path}")
+            chosen = listed(_text(config), _text(installed), None if stamp is None else _text(stamp))
             images = []
             for name in chosen.initrds:
                 file = _opened(root, name, room.left)
@@ -124,7 +118,24 @@ def entry(parts: list[Slice], mount: Mounter, screen: Screen, room: Room) -> tup
                     room.take(name, length)
                     images.append(copy_to_memory(file, length))
             return chosen, images
-    raise BootStopped("error: no such device: no partition has a configuration of GRUB")
+    raise BootStopped(f"error: no such device: no partition has {CONFIG}")
+
+
+def _text(content: bytes | None) -> str:
+    return (content or b"").decode(errors="replace")
+
+
+def listed(config: str, installed: str, stamp: str | None) -> Entry:
+    """Put the values of a disk into its line; `stamp` is that of a first boot. Raises BootStopped."""
+    line = _LINUX.search(config)
+    if line is None:
+        raise BootStopped(
+            f"error: {CONFIG} is not the machine OS's: a container's firmware starts no other; use virtual machines."
+        )
+    values = dict(_VALUE.findall(f"{config}\n{installed}\n{stamp or ''}"))
+    values["firstboot"] = "" if stamp is None else f"ignition.firstboot {values.get('ignition_network_kcmdline', '')}"
+    arguments = string.Template(line[2]).safe_substitute(values).split()
+    return Entry(line[1], (f"BOOT_IMAGE={line[1]}", *arguments), (line[3],))
 
 
 def read(root: int, name: str, most: int) -> bytes | None:

@@ -1,56 +1,85 @@
-"""Booting the inserted medium: El Torito, the boot loader's configuration, kernel and initrds."""
+"""Live media of CoreOS's layout: a kernel and initrds at fixed places, arguments where the medium lists them."""
 
 from __future__ import annotations
 
 import os
+import re
+from typing import BinaryIO
 
-from lab.machines.container.firmware.errors import BootStopped, NoEntry
-from lab.machines.container.firmware.formats import erofs
-from lab.machines.container.firmware.formats.errors import CannotIndex
-from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
-from lab.machines.container.firmware.loaders import grub, isolinux
-from lab.machines.container.firmware.loaders.entry import Entry, Room, copy_to_memory
-from lab.machines.container.firmware.screen import Screen
+from installer.common.iso9660 import Iso, NotIso9660
+from installer.common.kargareas import INFO, current_kargs, kargs_area
+from lab.machines.container.firmware import erofs
+from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room, copy_to_memory
 from lab.machines.container.spec import FirmwareKind
 
+KERNEL = "/images/pxeboot/vmlinuz"
+INITRDS = ("/images/pxeboot/initrd.img", "/images/ignition.img")
+# Platforms of El Torito, and the bytes of a boot catalog that begin a section.
+_PLATFORMS: dict[FirmwareKind, int] = {"bios": 0x00, "uefi": 0xEF}
+_SECTIONS = (0x90, 0x91)
+# Blanks within quotes belong to an argument.
+_ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
-def entry(medium: Medium, firmware: FirmwareKind, screen: Screen, room: Room) -> Entry:
-    """What the medium's boot loader starts under ``firmware`` ("uefi" or "bios"). Raises NoEntry, BootStopped."""
-    platform = UEFI if firmware == "uefi" else BIOS
-    if platform not in medium.platforms:
-        raise NoEntry("no boot image for this firmware on the medium")
-    configs = grub.CONFIGS if firmware == "uefi" else isolinux.CONFIGS
-    path = next((path for path in configs if medium.find(path) is not None), None)
-    if path is None:
-        raise BootStopped(f"error: no configuration of a boot loader on the medium: {', '.join(configs)}")
 
-    def read(name: str) -> bytes | None:
-        config = medium.find(name)
-        return medium.read(name) if config is not None and config.length <= room.left else None
+class Medium(Iso):
+    """An ISO image in a drive or on a stick, or one that was fetched."""
 
-    chosen = grub.Grub(read, screen.line).boot(path) if firmware == "uefi" else isolinux.boot(read, path)
-    for name in (chosen.kernel, *chosen.initrds):
-        if medium.find(name) is None:
+    def __init__(self, image: BinaryIO) -> None:
+        """Read its descriptors and directories. Raises NotIso9660, OSError."""
+        super().__init__(image, "the medium")
+        self.image = image
+        self.files = self.tree()
+        self.platforms = self._platforms()
+
+    def _platforms(self) -> set[int]:
+        """Those of its boot catalogs: of the validation entry, and of each section."""
+        found = set()
+        for _, catalog in self.boot_catalogs():
+            if catalog[0] != 1 or catalog[30:32] != b"\x55\xaa":
+                raise self.fault("its boot catalog is damaged")
+            found |= {catalog[1], *(catalog[at + 1] for at in range(64, len(catalog), 32) if catalog[at] in _SECTIONS)}
+        return found
+
+
+def entry(medium: Medium, firmware: FirmwareKind) -> Entry:
+    """Find what the medium starts under ``firmware``. Raises NoEntry, BootStopped."""
+    try:
+        if _PLATFORMS[firmware] not in medium.platforms:
+            raise NoEntry("no boot image for this firmware on the medium")
+        area = kargs_area(medium)
+        if area is None:
+            raise BootStopped(
+                f"error: the medium has no {INFO}: a container's firmware starts live media of CoreOS; use virtual "
+                "machines for others."
+            )
+        text = current_kargs(medium, area)
+    except NotIso9660 as error:
+        raise BootStopped(f"error: {error}") from error
+    for name in (KERNEL, *INITRDS):
+        file = medium.find(name)
+        if file is None or file.directory:
             raise BootStopped(f"error: file `{name}' not found.")
-    return chosen
+    words = _ARGUMENT.findall(text.encode(errors="surrogateescape").decode(errors="replace"))
+    return Entry(KERNEL, (f"BOOT_IMAGE={KERNEL}", *words), INITRDS)
 
 
 def initrds(medium: Medium, chosen: Entry, room: Room) -> list[int]:
-    """What the boot loader reads for the kernel: files in memory. Raises BootStopped."""
+    """Read initrds into files in memory. Raises BootStopped."""
     files = []
     for name in chosen.initrds:
         extent = medium.find(name)
         length = extent.length if extent else 0
         room.take(name, length)
-        files.append(copy_to_memory(medium.opened(name), length))
+        medium.image.seek(extent.offset if extent else 0)
+        files.append(copy_to_memory(medium.image, length))
     return files
 
 
 def index(medium: Medium) -> int | None:
-    """An index of the medium for erofs: a file in memory; None where erofs has no form for it."""
+    """Make an index of the medium for erofs: a file in memory; None where erofs has no form for it."""
     try:
-        content = erofs.index(medium.files, medium.directories, medium.size, medium.volume_id)
-    except CannotIndex:
+        content = erofs.index(medium.files, medium.size, medium.volume_id)
+    except erofs.CannotIndex:
         return None
     descriptor = os.memfd_create("medium.erofs")
     os.write(descriptor, content)

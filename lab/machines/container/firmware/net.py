@@ -1,4 +1,4 @@
-"""Booting from the network: by PXE an iPXE script's kernel and initrds, by UEFI's HTTP boot an ISO, in memory.
+"""Network boot: by PXE the kernel and initrds that an iPXE script lists, by UEFI's HTTP boot an ISO, in memory.
 
 The reader has no network: whoever asked it has addresses and files fetched (lab.machines.container.firmware.netboot).
 """
@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import socket
 from ipaddress import IPv4Interface
+from urllib.parse import urljoin
 
 import msgspec
 
+from installer.common.iso9660 import NotIso9660
 from lab.machines.container.firmware import live
-from lab.machines.container.firmware.errors import NoEntry
-from lab.machines.container.firmware.formats.errors import NotIso
-from lab.machines.container.firmware.formats.iso9660 import Medium
-from lab.machines.container.firmware.loaders.entry import Entry, Room
-from lab.machines.container.firmware.loaders.ipxe import Ipxe
+from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room
 from lab.machines.container.firmware.messages import FETCHED, Fetch
 from lab.machines.container.firmware.messages import Lease as Ask
 from lab.machines.container.firmware.netboot.dhcp import Lease
@@ -92,26 +90,43 @@ def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room:
     if not lease.file:
         raise NoEntry("No valid offer received: it names nothing to boot")
     screen.line(f"  Station IP address is {IPv4Interface(lease.address).ip}\n  NBP filename is {lease.file}")
-    script = Ipxe(network.text, screen.line, _settings(nic, spec, lease)).boot(lease.file)
-    os.close(network.fetch(script.kernel, room.left))
+    chosen = listed(lease.file, network.text(lease.file))
+    os.close(network.fetch(chosen.kernel, room.left))
     images = []
-    for url in script.initrds:
+    for url in chosen.initrds:
         images.append(network.fetch(url, room.left))
         room.take(url, os.lseek(images[-1], 0, os.SEEK_END))
         os.lseek(images[-1], 0, os.SEEK_SET)
         screen.line(f"{url}... ok")
-    return Entry(script.kernel, script.arguments, script.initrds), images
+    return chosen, images
 
 
-def _settings(nic: Nic, spec: MachineSpec, lease: Lease) -> dict[str, str]:
-    """iPXE's settings that scripts ask for (ipxe.org/cfg)."""
-    address = IPv4Interface(lease.address)
-    settings = {"mac": nic.mac, "ip": str(address.ip), "netmask": str(address.netmask), "uuid": spec.uuid}
-    settings |= {"filename": lease.file, "next-server": lease.server, "gateway": lease.router}
-    platform = "efi" if spec.firmware == "uefi" else "pcbios"
-    plain = {name: value for name, value in settings.items() if value}
-    of_card = {f"net0/{name}": value for name, value in plain.items()}
-    return plain | of_card | {"platform": platform, "buildarch": "x86_64"}
+def listed(url: str, script: str) -> Entry:
+    """Read an iPXE script that only lists what to boot, as those of `agent create pxe-files` and of the assisted
+    service do. Raises NoEntry: it is none, or has no kernel; BootStopped: it has other commands."""
+    first, *lines = script.splitlines() or [""]
+    if first.split() != ["#!ipxe"]:
+        raise NoEntry(f"{url} is no iPXE script: its first line is not #!ipxe")
+    kernel, initrds = list[str](), list[str]()
+    for line in lines:
+        words = line.split()
+        match words:
+            case []:
+                continue
+            case ["kernel", path, *arguments]:
+                kernel = [urljoin(url, path), *arguments]
+            case ["initrd", "--name", _, path] | ["initrd", path]:
+                initrds.append(urljoin(url, path))
+            case ["boot"]:
+                break
+            case _ if not words[0].startswith("#"):
+                raise BootStopped(
+                    f"error: {url}: {words[0]}: a container's firmware knows scripts of kernel, initrd and boot alone; "
+                    "use virtual machines for others."
+                )
+    if not kernel:
+        raise NoEntry(f"the iPXE script {url} boots nothing")
+    return Entry(kernel[0], tuple(kernel[1:]), tuple(initrds))
 
 
 def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
@@ -124,9 +139,8 @@ def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room
     file = network.fetch(lease.file, room.left)
     room.take(lease.file, os.lseek(file, 0, os.SEEK_END))
     try:
-        medium = Medium(os.fdopen(file, "rb"))
-    except NotIso as error:
+        medium = live.Medium(os.fdopen(file, "rb"))
+    except NotIso9660 as error:
         raise NoEntry(f"{lease.file} is no ISO, and nothing else is started here") from error
-    with medium:
-        chosen = live.entry(medium, spec.firmware, screen, room)
-        return chosen, live.initrds(medium, chosen, room)
+    chosen = live.entry(medium, spec.firmware)
+    return chosen, live.initrds(medium, chosen, room)

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from lab.buses import BUSES, ContainerDisk
 from lab.errors import LabError
-from lab.machines.container.firmware.formats.partitions import Partition, Table
+from lab.machines.container.firmware.partitions import Partition, Table
 from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.machines.container import emptygroups, warden
-from lab.machines.container.firmware.formats.partitions import Partition
+from lab.machines.container.firmware.partitions import Partition
 from lab.machines.container.hardware import disks, pseudofs
 from lab.machines.container.spec import DiskSpec
 

@@ -9,7 +9,7 @@ import pytest
 
 from lab.machines.container import emptygroups
 from lab.machines.container.fence import handover, seccomp
-from lab.machines.container.firmware.formats.partitions import Partition
+from lab.machines.container.firmware.partitions import Partition
 from lab.machines.container.hardware import disks, line, pseudofs, smbios
 from lab.machines.container.kernel import cgroups, users
 from lab.machines.container.kernel.errors import NoUsersError

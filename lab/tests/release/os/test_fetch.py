@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from installer.common import cpio
 from installer.common.certificates import authority
 from lab.daemons.pki import issue
 from lab.release.os import build
-from lab.release.os.media.cpio import Member, write_archive
 from lab.release.stage.keys import file_sha256
 
 COMMON = Path(build.__file__).parent / "data/dracut/90node0/common.sh"
@@ -108,7 +108,7 @@ def test_the_sum_is_that_of_the_whole_file(tmp_path, server):
     """As it is served, the archive around the root included."""
     path = tmp_path / "www/whole.img"
     with path.open("wb") as out:
-        write_archive(out, [Member("root.squashfs", ROOT)], build.SQUASHFS_ALIGN)
+        out.writelines(cpio.pieces([("root.squashfs", 0o100644, ROOT)], build.SQUASHFS_ALIGN))
     build.add_want(tmp_path / "initrd.img", file_sha256(path))
     subprocess.run(["cpio", "-id", "--quiet"], input=(tmp_path / "initrd.img").read_bytes(), cwd=tmp_path, check=True)
     completed = script(tmp_path, f"fetch_root '{server}/whole.img' got etc/coreos-live-want-rootfs")

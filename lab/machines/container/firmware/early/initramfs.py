@@ -7,15 +7,16 @@ their names comes afterwards, when there are no other files.
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import stat
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.formats import cpio
-from lab.machines.container.firmware.formats.errors import BadArchive
+from installer.common import cpio
+from lab.machines.container.firmware.entry import BootStopped
 from lab.machines.container.kernel import syscalls
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -93,9 +94,9 @@ class Initramfs:
         syscalls.mount("rootfs", str(place), "tmpfs", 0, data=f"mode=755,size={size}m")
         try:
             for image in images:
-                for archive in cpio.archives(image):
-                    cpio.unpack(archive, place)
-        except BadArchive as error:
+                for archive in cpio.archives(image, size << 20):
+                    unpack(archive, place)
+        except cpio.BadArchive as error:
             raise BootStopped(f"Initramfs unpacking failed: {error}") from error
         except OSError as error:
             raise BootStopped(f"Initramfs unpacking failed: {error.strerror}") from error
@@ -156,3 +157,78 @@ def _mode(path: Path) -> int:
         return path.lstat().st_mode
     except FileNotFoundError:
         return 0
+
+
+def unpack(archive: memoryview, root: Path) -> None:
+    """Put an archive's files below ``root``, over what is there, as the kernel does: directories are kept, all else is
+    replaced; owners are root. No link of an earlier archive leads out of ``root``.
+
+    Raises BadArchive: a name leads out of ``root``, or the archive is broken.
+    """
+    first: dict[tuple[int, int, int], Path] = {}
+    for member in cpio.members(archive):
+        parts = [part for part in member.name.split("/") if part not in ("", ".")]
+        if ".." in parts:
+            raise cpio.BadArchive(f"{member.name!r} leads out of the initramfs")
+        if not parts:
+            continue
+        target = _within(root, parts)
+        if target is not None:
+            _create(member, target, first)
+
+
+def _within(root: Path, parts: list[str]) -> Path | None:
+    """Where a member goes, links to directories followed within ``root``; None when its directory is not there, which
+    the kernel passes over without a word."""
+    directory = root
+    for part in parts[:-1]:
+        step = directory / part
+        hops = 0
+        while step.is_symlink():
+            hops += 1
+            link = os.readlink(step)
+            base = root if link.startswith("/") else step.parent
+            step = Path(os.path.normpath(base / link.lstrip("/")))
+            if hops > 40 or not step.is_relative_to(root):
+                return None
+        if not step.is_dir():
+            return None
+        directory = step
+    return directory / parts[-1]
+
+
+def _create(member: cpio.Member, target: Path, first: dict[tuple[int, int, int], Path]) -> None:
+    kind, permissions = stat.S_IFMT(member.mode), stat.S_IMODE(member.mode)
+    if kind == stat.S_IFDIR and target.is_dir() and not target.is_symlink():
+        target.chmod(permissions)
+        return
+    if target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    elif target.is_symlink() or target.exists():
+        if first.get(member.inode) == target and member.links > 1:
+            return
+        target.unlink()
+    if kind == stat.S_IFDIR:
+        target.mkdir()
+    elif kind == stat.S_IFLNK:
+        target.symlink_to(bytes(member.data).decode(errors="surrogateescape"))
+        return
+    elif kind == stat.S_IFREG:
+        if member.links > 1 and member.inode in first:
+            # The last of a file's names brings its content (cpio -H newc).
+            target.hardlink_to(first[member.inode])
+            if not len(member.data):
+                return
+        with target.open("wb") as file:
+            file.write(member.data)
+        if member.links > 1:
+            first.setdefault(member.inode, target)
+    elif kind in (stat.S_IFCHR, stat.S_IFBLK, stat.S_IFIFO, stat.S_IFSOCK):
+        try:
+            os.mknod(target, kind, member.rdev)
+        except PermissionError:
+            # Device files are left out: a machine may make none, and has its own in /dev.
+            return
+    else:
+        raise cpio.BadArchive(f"{member.name!r} has an unknown type of file ({member.mode:o})")
+    target.chmod(permissions)

@@ -6,15 +6,19 @@ lab.machines.container.fence.holder): what it reads and starts was written by wh
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from lab.machines.container.firmware.early import manager, units
+from lab.machines.container.firmware.early import units
 from lab.machines.container.firmware.early.initramfs import Initramfs
-from lab.machines.container.firmware.early.units import Unit
-from lab.machines.container.firmware.errors import BadUnits, BootStopped
+from lab.machines.container.firmware.early.units import BadUnits, Unit
+from lab.machines.container.firmware.entry import BootStopped
 from lab.machines.container.firmware.screen import Screen
 
 #: Units that are not started, and what takes their place (docs/machines.md has this table).
@@ -39,6 +43,9 @@ _WITHOUT = ("systemd-debug-generator", "systemd-gpt-auto-generator")
 # Ignition's first words where there is no journal to take its log; it goes to its output then.
 _NO_SYSLOG = "unable to open syslog"
 LOG = "node0/firmware/early.log"
+#: systemd's private socket, where Ignition asks for its version when a config enables or disables units with instances
+#: (ignition 2.14, warnOnOldSystemdVersion), and fails without an answer.
+MANAGER = "run/systemd/private"
 # What a report of a failed boot asks, answered from what is known here.
 _SYSTEMCTL = "exec cat /run/node0/firmware/failed\n"
 _JOURNALCTL = """\
@@ -83,6 +90,38 @@ class Stage:
         return sysroot
 
 
+@contextlib.contextmanager
+def _answering(place: Path, version: str) -> Iterator[None]:
+    """Say systemd's version to whoever asks anything at a socket."""
+
+    class Answer(socketserver.StreamRequestHandler):
+        """One question and its answer (D-Bus specification 0.43, "Authentication Protocol", "Message Protocol")."""
+
+        def handle(self) -> None:
+            """Let everybody in who can open the socket, root, and answer the first message."""
+            with contextlib.suppress(OSError, struct.error):
+                while (line := self.rfile.readline(1024).strip(b"\0\r\n")) not in (b"", b"BEGIN"):
+                    accepted = b"OK " + b"0" * 32 if line.startswith(b"AUTH EXTERNAL") else b"ERROR"
+                    self.wfile.write((b"REJECTED EXTERNAL" if line == b"AUTH" else accepted) + b"\r\n")
+                serial = struct.unpack_from("<I", self.rfile.read(16), 8)[0]
+                # Of a reply to this serial number, whose body is a variant with a string.
+                fields = struct.pack("<4sI8s", b"\x05\1u\0", serial, b"\x08\1g\0\1v\0")
+                body = b"\1s\0\0" + struct.pack("<I", len(version)) + version.encode() + b"\0"
+                head = struct.pack("<cBBBIII", b"l", 2, 1, 1, len(body), 1, len(fields) - 1)
+                self.wfile.write(head + fields + body)
+                self.rfile.read()
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with socketserver.ThreadingUnixStreamServer(str(place), Answer) as server:
+        server.daemon_threads, server.block_on_close = True, False
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            place.unlink(missing_ok=True)
+
+
 class Early:
     """One early boot."""
 
@@ -101,7 +140,7 @@ class Early:
         self._generate()
         wanted = units.needed(tree, "initrd.target", without=REPLACED)
         try:
-            with manager.listening(tree, self._version()):
+            with _answering(tree / MANAGER, self._version()):
                 for unit in units.ordered(wanted):
                     if units.applies(unit, tree, self._initramfs.arguments):
                         self._start(unit)

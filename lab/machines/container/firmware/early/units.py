@@ -15,13 +15,17 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from lab.machines.container.firmware.errors import BadUnits
+from lab.errors import LabError
 
 SEARCH = (
     *("etc/systemd/system", "run/systemd/system", "run/systemd/generator.early", "run/systemd/generator"),
     *("usr/lib/systemd/system", "run/systemd/generator.late"),
 )
 _LISTS = ("Requires", "Wants", "BindsTo", "Requisite")
+
+
+class BadUnits(LabError):
+    """Units that cannot be brought into an order, or started here."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from concurrent.futures import Future
 from http.client import HTTPException, HTTPResponse
 from typing import TypeVar
 
+from lab.errors import LabError
 from lab.host.namespaces import CLONE_NEWNET, setns
-from lab.machines.container.firmware.netboot.dhcp import Client, Lease, lease
-from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
+from lab.machines.container.firmware.netboot.dhcp import Client, Lease, NoLease, lease
 from lab.machines.container.spec import MachineSpec, Nic
 
 T = TypeVar("T")
@@ -27,6 +27,10 @@ _FETCH_SECONDS = 600.0
 _PIECE = 1 << 20
 # IANA's processor architecture types (RFC 4578; dhcpv6-parameters): PC with BIOS, x86-64 with UEFI, the same by HTTP.
 _BIOS, _UEFI, _UEFI_HTTP = 0, 7, 16
+
+
+class NotFetched(LabError):
+    """A URL that could not be fetched; `str()` says why."""
 
 
 def within(namespace: int, action: Callable[[], T], seconds: float = _FETCH_SECONDS) -> T:

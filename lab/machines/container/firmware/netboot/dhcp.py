@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Interface
 
 import msgspec
 
-from lab.machines.container.firmware.netboot.errors import NoLease
+from lab.errors import LabError
 
 _SERVER_PORT, _CLIENT_PORT = 67, 68
 # op, htype, hlen, hops, xid, secs, flags, ciaddr, yiaddr, siaddr, giaddr, chaddr, sname, file, the magic cookie
@@ -28,6 +28,10 @@ _PAD, _END = 0, 255
 _IPXE_SAYS = bytes([0xEB, 3, 1, 0, 0])
 # Each try waits twice as long as the one before; a PC's ROM waits up to 60 s, which shows a lab nothing more.
 _TRIES = (1.0, 2.0, 4.0)
+
+
+class NoLease(LabError):
+    """Nobody answered, or nobody with an address; `str()` says which."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,6 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     router: str = ""
     vendor: str = ""
     file: str = ""
-    server: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,5 +168,4 @@ def leased(answer: _Message) -> Lease:
     router = str(IPv4Address(options[_ROUTER][:4])) if len(options.get(_ROUTER, b"")) >= 4 else ""
     file = (options.get(_FILE, b"") or answer.file).rstrip(b"\0").decode("latin-1")
     vendor = options.get(_VENDOR, b"").decode("latin-1")
-    server = str(IPv4Address(options[_SERVER])) if len(options.get(_SERVER, b"")) == 4 else ""
-    return Lease(address=str(address), router=router, vendor=vendor, file=file, server=server)
+    return Lease(address=str(address), router=router, vendor=vendor, file=file)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.machines.container.firmware.formats.partitions import read_table
+from lab.machines.container.firmware.partitions import read_table
 from lab.machines.container.kernel import loops
 from lab.release.os import coreos_installer
 

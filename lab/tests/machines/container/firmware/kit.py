@@ -11,20 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from drivers.console import strip_control
+from installer.common import cpio
+from installer.common.iso9660 import Iso
 from lab.host.paths import cache_dir
 from lab.host.preflight import container_problems
-from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.kernel import loops
 from lab.machines.container.spec import DiskSpec, MachineSpec
 from lab.release.os.build import ISO_NAME
-from lab.release.os.media.cpio import Member, write_archive
 from lab.tests.machines.container.firmware.only import SEEN
 
 BOOT_SECONDS = 120.0
@@ -77,12 +76,10 @@ def embed(iso: Path, config: dict[str, Any], more: bytes = b"") -> None:
 
     ``more`` is another archive, as tools append them to an initrd.
     """
-    archive = BytesIO()
-    write_archive(archive, [Member("config.ign", json.dumps(config).encode(), 0o600)])
-    with Medium(iso) as medium:
-        area = medium.find("images/ignition.img")
+    with iso.open("rb") as image:
+        area = Iso(image, iso).find("images/ignition.img")
         assert area is not None
-    packed = gzip.compress(archive.getvalue())
+    packed = gzip.compress(cpio.pack({"config.ign": json.dumps(config).encode()}, 0o600))
     packed += bytes(-len(packed) % 4) + more
     assert len(packed) <= area.length
     with iso.open("r+b") as file:
@@ -184,9 +181,11 @@ def installed(folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequ
     ignition.write_text(json.dumps(config))
     (folder / "installer").mkdir()
     iso = machine_os()
-    with Medium(iso) as medium:
-        extent = medium.files["images/pxeboot/rootfs.img"]
-        header = medium.head("images/pxeboot/rootfs.img", 4096)
+    with iso.open("rb") as image:
+        extent = Iso(image, iso).find("images/pxeboot/rootfs.img")
+        assert extent is not None
+        image.seek(extent.offset)
+        header = image.read(4096)
     start = extent.offset + (110 + int(header[94:102], 16) + 3) // 4 * 4
     with loops.attach(iso, offset=start, size=int(header[54:62], 16), read_only=True) as squashfs:
         command = ["unshare", "--mount", "--propagation", "private", sys.executable]
@@ -199,9 +198,10 @@ def installed(folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequ
 
 def set_kargs(iso: Path, change: Callable[[str], str]) -> None:
     """Rewrite the kernel arguments in the medium's areas, as coreos-installer iso kargs modify does."""
-    with Medium(iso) as medium:
-        facts = json.loads(medium.read("coreos/kargs.json") or b"")
-        places = [(medium.files[area["path"]].offset + area["offset"], area) for area in facts["files"]]
+    with iso.open("rb") as image:
+        medium = Iso(image, iso)
+        facts, files = json.loads(medium.file("coreos/kargs.json") or b""), medium.tree()
+        places = [(files[area["path"]].offset + area["offset"], area) for area in facts["files"]]
     with iso.open("r+b") as file:
         for offset, area in places:
             file.seek(offset)

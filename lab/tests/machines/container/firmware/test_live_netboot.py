@@ -7,17 +7,16 @@ import json
 import os
 import shutil
 import subprocess
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
+from installer.common import cpio
+from installer.common.iso9660 import Iso
 from lab.host.preflight import container_problems
 from lab.layout import Layout
-from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.netboot.dhcp import decode, encode
 from lab.machines.container.spec import Nic
-from lab.release.os.media.cpio import Member, write_archive
 from lab.subject.installer import default_installer
 from lab.tests.machines.container.firmware import kit, only
 from lab.topology import BootWay, Network, NodeSpec, Topology
@@ -92,13 +91,12 @@ def test_a_script_that_is_not_there_is_told(tmp_path: Path, served: Path) -> Non
 def _pxe_files(folder: Path) -> None:
     """As `agent create pxe-files` lays them out: the config is one more archive behind the initrd."""
     folder.mkdir()
-    archive = BytesIO()
-    write_archive(archive, [Member("config.ign", json.dumps(kit.CONFIG).encode(), 0o600)])
+    archive = cpio.pack({"config.ign": json.dumps(kit.CONFIG).encode()}, 0o600)
     url, live = "http://192.168.7.1:8080/boot", "ignition.firstboot ignition.platform.id=metal console=ttyS0,115200n8"
-    with Medium(kit.machine_os()) as medium:
+    with kit.machine_os().open("rb") as image:
         for name in ("vmlinuz", "initrd.img", "rootfs.img"):
-            content = medium.read(f"images/pxeboot/{name}") or b""
-            more = bytes(-len(content) % 4) + gzip.compress(archive.getvalue()) if name == "initrd.img" else b""
+            content = Iso(image, "").file(f"images/pxeboot/{name}") or b""
+            more = bytes(-len(content) % 4) + gzip.compress(archive) if name == "initrd.img" else b""
             (folder / f"agent.x86_64-{name}").write_bytes(content + more)
     (folder / "agent.x86_64.ipxe").write_text(
         f"#!ipxe\ninitrd --name initrd {url}/agent.x86_64-initrd.img\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, SECTOR, Partition, read_table
+from lab.machines.container.firmware.partitions import BIOS_BOOT, ESP, SECTOR, Partition, read_table
 
 MIB = 1 << 20
 SIZE = 8 * MIB

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.firmware.early.stage import units
-from lab.machines.container.firmware.early.units import Command
-from lab.machines.container.firmware.errors import BadUnits
+from lab.machines.container.firmware.early.units import BadUnits, Command
 
 VENDOR, ADMIN, GENERATED = "usr/lib/systemd/system", "etc/systemd/system", "run/systemd/generator"
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from lab.machines.container.firmware.netboot import card
-from lab.machines.container.firmware.netboot.dhcp import decode, leased
-from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
+from lab.machines.container.firmware.netboot.dhcp import NoLease, decode, leased
 
 #: One of a file with three bytes.
 WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
@@ -56,13 +55,13 @@ def serving(*answers: bytes, pause: float = 0):
     ],
 )  # fmt: skip
 def test_a_download_that_fails_is_not_taken(answer):
-    with serving(answer) as url, pytest.raises(NotFetched):
+    with serving(answer) as url, pytest.raises(card.NotFetched):
         card.fetch(url, 1000)
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:x/", "http://127.0.0.1/a b", "http://é\0/"])
 def test_what_is_no_url_is_not_fetched(url):
-    with pytest.raises(NotFetched):
+    with pytest.raises(card.NotFetched):
         card.fetch(url, 1000)
 
 
@@ -79,7 +78,7 @@ def test_a_download_that_never_ends_has_a_time(answer):
         body = b"HTTP/1.1 200 OK\r\n\r\n" if answer.startswith(WHOLE) else b""
         with serving(body + answer, pause=0.01) as url:
             start = time.monotonic()
-            with pytest.raises((NotFetched, TimeoutError)):
+            with pytest.raises((card.NotFetched, TimeoutError)):
                 os.close(card.within(namespace, lambda: card.fetch(url, 5000, 0.2), 0.5))
             assert time.monotonic() - start < 5
     finally:

@@ -1,17 +1,23 @@
-"""What a boot loader hands over: the kernel's arguments and its initrds."""
+"""The kernel that a boot loader starts, and the reasons why there is none."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from lab.machines.container.firmware.errors import BootStopped
+from lab.errors import LabError
+from lab.machines.container.errors import NotBootable
 
-#: Reads a file of the boot loader's file system by its path; None when there is none.
-Read = Callable[[str], bytes | None]
 _CHUNK = 1 << 20
+
+
+class BootStopped(NotBootable):
+    """A boot loader or a kernel was started and stopped: the machine stays on, and tries no other device."""
+
+
+class NoEntry(LabError):
+    """The firmware finds nothing to start on a device, and goes on to the next; ``str()`` is why."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +30,9 @@ class Entry:
 
 
 class Room:
-    """What a boot loader's files may take of the memory: their reader is no process of the machine's, and has no
-    limit."""
+    """The memory that a boot loader's files may take, `left` bytes: their reader is no process of the machine's."""
 
     def __init__(self, count: int) -> None:
-        """``count`` bytes."""
         self.left = count
 
     def take(self, path: str, length: int) -> None:
@@ -39,7 +43,7 @@ class Room:
 
 
 def copy_to_memory(file: BinaryIO, length: int) -> int:
-    """A file in memory with the next bytes of a file. Raises OSError when there is no memory for it."""
+    """Copy the next bytes of a file to a file in memory. Raises OSError when there is no memory for it."""
     memory = os.memfd_create("initrd")
     while length > 0 and (data := file.read(min(length, _CHUNK))):
         os.write(memory, data)

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 
-from lab.machines.container.firmware.formats.errors import CannotIndex
-from lab.machines.container.firmware.formats.iso9660 import BLOCK, Extent
+from installer.common.iso9660 import SECTOR, Extent
+from lab.errors import LabError
 
 MAGIC = 0xE0F5E1E2
 SUPER_OFFSET = 1024
@@ -23,12 +23,16 @@ CHUNK_INDEXES = 0x20
 CHUNK_BITS = 20
 REGULAR, DIRECTORY = 1, 2
 SLOT = 32
-_BLOCK_BITS = BLOCK.bit_length() - 1
+_BLOCK_BITS = SECTOR.bit_length() - 1
 _SUPER = struct.Struct("<IIIBBHQQIIII16s16sIHHHBBIQB23x")
 _DEVICE = struct.Struct("<64sII56x")
 _INODE = struct.Struct("<HHHHQIIIIQII16x")
 _CHUNK = struct.Struct("<HHI")
 _DIRENT = struct.Struct("<QHBB")
+
+
+class CannotIndex(LabError):
+    """A medium that such an index has no form for."""
 
 
 @dataclass
@@ -45,16 +49,17 @@ class _Node:
     def size(self) -> int:
         if self.extent is None:
             return len(self.blocks)
-        chunks = -(-self.extent.length // (BLOCK << CHUNK_BITS))
+        chunks = -(-self.extent.length // (SECTOR << CHUNK_BITS))
         return -(-(_INODE.size + chunks * _CHUNK.size) // SLOT) * SLOT
 
 
-def index(files: Mapping[str, Extent], directories: list[str], image_size: int, volume: str = "") -> bytes:
-    """The index's image: to be mounted with ``device=`` the ISO image's device, of ``image_size`` bytes.
+def index(tree: Mapping[str, Extent], image_size: int, volume: str = "") -> bytes:
+    """Make an index of these files and directories, to be mounted with ``device=`` the ISO image's device, of
+    ``image_size`` bytes.
 
     Raises CannotIndex: a file does not begin at a block of the medium or ends beyond it; a name is too long.
     """
-    nodes = _tree(files, directories, image_size)
+    nodes = _nodes(tree, image_size)
     # The superblock's block and the device table's, then inodes, then directories.
     meta = 2
     # The first slot stays empty: programs pass over entries with inode 0.
@@ -62,36 +67,36 @@ def index(files: Mapping[str, Extent], directories: list[str], image_size: int, 
     for node in nodes:
         node.place = place // SLOT
         place += _INODE.size if node.extent is None else node.size
-    inode_blocks = -(-place // BLOCK)
+    inode_blocks = -(-place // SECTOR)
     start = meta + inode_blocks
     inodes, contents = bytearray(SLOT), bytearray()
     for node in nodes:
         if node.extent is None:
             node.blocks = _directory(node)
-            at = start + len(contents) // BLOCK
+            at = start + len(contents) // SECTOR
             contents += node.blocks
             inodes += _inode(node, at)
         else:
             inodes += _inode(node, 0)
-    total = start + len(contents) // BLOCK
-    head = bytearray(2 * BLOCK)
+    total = start + len(contents) // SECTOR
+    head = bytearray(2 * SECTOR)
     _SUPER.pack_into(
         head,
         SUPER_OFFSET,
         *(MAGIC, 0, 0, _BLOCK_BITS, 0, nodes[0].place, len(nodes), 0, 0, total, meta, 0, bytes(16)),
-        *(volume.encode()[:16], CHUNKED_FILE | DEVICE_TABLE, 0, 1, BLOCK // _DEVICE.size, 0, 0, 0, 0, 0),
+        *(volume.encode()[:16], CHUNKED_FILE | DEVICE_TABLE, 0, 1, SECTOR // _DEVICE.size, 0, 0, 0, 0, 0),
     )
-    _DEVICE.pack_into(head, BLOCK, b"iso9660", image_size // BLOCK, 0)
-    return bytes(head) + bytes(inodes).ljust(inode_blocks * BLOCK, b"\0") + bytes(contents)
+    _DEVICE.pack_into(head, SECTOR, b"iso9660", image_size // SECTOR, 0)
+    return bytes(head) + bytes(inodes).ljust(inode_blocks * SECTOR, b"\0") + bytes(contents)
 
 
-def _tree(files: Mapping[str, Extent], directories: list[str], image_size: int) -> list[_Node]:
+def _nodes(tree: Mapping[str, Extent], image_size: int) -> list[_Node]:
     root = _Node(1)
     root.parent = root
     nodes = [root]
 
     def step(parent: _Node, name: str) -> _Node:
-        if len(name.encode()) > 255:
+        if len(name.encode(errors="surrogateescape")) > 255:
             raise CannotIndex(f"the name {name!r} is longer than 255 bytes")
         if name not in parent.children:
             child = _Node(len(nodes) + 1, parent=parent)
@@ -99,13 +104,12 @@ def _tree(files: Mapping[str, Extent], directories: list[str], image_size: int) 
             nodes.append(child)
         return parent.children[name]
 
-    for path in [*sorted(directories), *sorted(files)]:
+    for path, extent in sorted(tree.items()):
         node = root
         for name in path.split("/"):
             node = step(node, name)
-        extent = files.get(path)
-        if extent is not None:
-            if extent.offset % BLOCK or extent.offset + extent.length > image_size:
+        if not extent.directory:
+            if extent.offset % SECTOR or extent.offset + extent.length > image_size:
                 raise CannotIndex(f"{path} lies at bytes {extent.offset} to {extent.offset + extent.length}")
             node.extent = extent
     return nodes
@@ -119,8 +123,8 @@ def _inode(node: _Node, block: int) -> bytes:
     else:
         layout, mode, size, links = CHUNK_BASED, stat.S_IFREG | 0o444, node.extent.length, 1
         content = CHUNK_INDEXES | CHUNK_BITS
-        first, step = node.extent.offset // BLOCK, 1 << CHUNK_BITS
-        count = -(-size // (BLOCK << CHUNK_BITS))
+        first, step = node.extent.offset // SECTOR, 1 << CHUNK_BITS
+        count = -(-size // (SECTOR << CHUNK_BITS))
         chunks = b"".join(_CHUNK.pack(0, 1, first + chunk * step) for chunk in range(count))
     # Bit 0: the long form.
     format_ = 1 | layout << 1
@@ -133,14 +137,16 @@ def _directory(node: _Node) -> bytes:
     parent = node.parent or node
     entries = [(b".", node.place, DIRECTORY), (b"..", parent.place, DIRECTORY)]
     for name, child in node.children.items():
-        entries.append((name.encode(), child.place, DIRECTORY if child.extent is None else REGULAR))
+        entries.append(
+            (name.encode(errors="surrogateescape"), child.place, DIRECTORY if child.extent is None else REGULAR)
+        )
     entries.sort()
-    blocks, held, room = bytearray(), list[tuple[bytes, int, int]](), BLOCK
+    blocks, held, room = bytearray(), list[tuple[bytes, int, int]](), SECTOR
     for entry in entries:
         need = _DIRENT.size + len(entry[0])
         if need > room:
             blocks += _block(held)
-            held, room = [], BLOCK
+            held, room = [], SECTOR
         held.append(entry)
         room -= need
     return bytes(blocks + _block(held))
@@ -152,4 +158,4 @@ def _block(entries: list[tuple[bytes, int, int]]) -> bytes:
     for name, place, kind in entries:
         heads += _DIRENT.pack(place, at + len(names), kind, 0)
         names += name
-    return bytes(heads + names).ljust(BLOCK, b"\0")
+    return bytes(heads + names).ljust(SECTOR, b"\0")

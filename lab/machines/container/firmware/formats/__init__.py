@@ -1,1 +1,0 @@
-"""What images are made of, read without the kernel's help."""

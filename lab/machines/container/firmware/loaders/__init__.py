@@ -1,1 +1,0 @@
-"""Boot loaders: from their configuration to a kernel's arguments and initrds."""

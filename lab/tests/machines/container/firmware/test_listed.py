@@ -1,0 +1,94 @@
+"""The kernel, initrds and arguments that disks, media and scripts list, as those write it that make them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.machines.container.firmware import disk, live, net
+from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry
+from lab.release.os import coreos_installer
+from lab.release.os.customise import DATA
+from lab.release.os.media import liveboot
+from lab.tests.machines.container.firmware.medium_kit import bootable
+
+#: Kernel arguments as they may stand in a karg area: no blanks but within quotes.
+WORDS = st.lists(
+    st.from_regex(r'[a-z][a-z0-9._-]{0,12}(=([A-Za-z0-9:/,._=-]{1,20}|"[a-z /]*"))?', fullmatch=True), max_size=12
+)
+
+
+@settings(max_examples=20, deadline=None)
+@given(WORDS)
+def test_what_stands_in_the_areas_is_what_the_kernel_gets(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str]
+) -> None:
+    files = liveboot.boot_files(" ".join(words))
+    content = {file.path.lstrip("/"): file.content for file in files}
+    content["coreos/kargs.json"] = liveboot.kargs_json(" ".join(words), files).encode()
+    content |= dict.fromkeys((path.lstrip("/") for path in (live.KERNEL, *live.INITRDS)), b"x")
+    image = bootable(tmp_path_factory.mktemp("iso"), content, bios=True, uefi=True).read_bytes()
+    medium = live.Medium(io.BytesIO(image))
+    for firmware in ("bios", "uefi"):
+        assert live.entry(medium, firmware) == Entry(live.KERNEL, (f"BOOT_IMAGE={live.KERNEL}", *words), live.INITRDS)
+    assert (live.KERNEL, live.INITRDS) == (liveboot.KERNEL_PATH, (liveboot.INITRD_PATH, liveboot.IGNITION_PATH))
+
+
+CONFIG = (DATA / "boot/grub.cfg").read_text().replace("@@KARGS@@", "console=ttyS0 quiet")
+
+
+def test_the_disk_as_the_image_comes() -> None:
+    arguments = ("BOOT_IMAGE=/vmlinuz", "root=LABEL=root", "rw", "boot=LABEL=boot", "console=ttyS0", "quiet")
+    assert disk.listed(CONFIG, "", None) == Entry("/vmlinuz", arguments, ("/initrd.img",))
+    assert disk.listed(CONFIG, "", "").arguments == (*arguments, "ignition.firstboot")
+
+
+def test_the_disk_as_coreos_installer_leaves_it() -> None:
+    values = coreos_installer.installed_cfg(
+        "1-2", "3-4", append=["a b=c"], delete=["quiet"], default="console=ttyS0 quiet"
+    )
+    stamp = coreos_installer.firstboot_stamp("ip=dhcp rd.neednet=1")
+    kargs = ("BOOT_IMAGE=/vmlinuz", "root=PARTUUID=1-2", "rw", "boot=PARTUUID=3-4", "console=ttyS0", "a", "b=c")
+    assert disk.listed(CONFIG, values, stamp).arguments == (*kargs, "ignition.firstboot", "ip=dhcp", "rd.neednet=1")
+    assert disk.listed(CONFIG, values, None).arguments == kargs
+
+
+@pytest.mark.parametrize("config", ["", "menuentry x {\n  linux /vmlinuz a\n}", "linux /vmlinuz a\nboot"])
+def test_a_disk_of_somebody_else_is_for_virtual_machines(config: str) -> None:
+    with pytest.raises(BootStopped, match=r"grub/grub\.cfg is not the machine OS's: .* use virtual machines"):
+        disk.listed(config, "", None)
+
+
+URL = "http://10.0.0.1/boot/agent.ipxe"
+
+
+def test_a_script_of_what_to_boot() -> None:
+    """Addresses may be relative to the script's, and an initrd may have no name."""
+    lines = (
+        "#!ipxe",
+        "# a",
+        "",
+        "initrd --name i initrd.img",
+        "initrd http://b/c",
+        "kernel /vmlinuz initrd=i a=b",
+        "boot",
+    )
+    initrds = ("http://10.0.0.1/boot/initrd.img", "http://b/c")
+    assert net.listed(URL, "\n".join(lines)) == Entry("http://10.0.0.1/vmlinuz", ("initrd=i", "a=b"), initrds)
+
+
+@pytest.mark.parametrize(
+    "line", ["dhcp", "chain http://b/c", "kernel", "goto x", "set a b", "sanboot iscsi:x", "boot x"]
+)
+def test_a_script_that_does_more_is_for_virtual_machines(line: str) -> None:
+    with pytest.raises(BootStopped, match=f"{line.split()[0]}: .* use virtual machines"):
+        net.listed(URL, f"#!ipxe\nkernel a\n{line}\nboot\n")
+
+
+@pytest.mark.parametrize("script", ["", "kernel a\nboot\n", "#!ipxe\n", "#!ipxe\nboot\nkernel a\n"])
+def test_a_script_that_boots_nothing_is_passed_over(script: str) -> None:
+    with pytest.raises(NoEntry):
+        net.listed(URL, script)
