@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -24,11 +25,11 @@ import yaml
 
 from lab import boots, textfiles
 from lab.derive import AGENT, INSTALL, derive
-from lab.derive.fields import Field, Problems, label, spelled
-from lab.derive.manifests import derive_from_manifests
+from lab.derive.cluster import label
+from lab.derive.inputs import ask
 from lab.errors import ConfigsError, InstallFailedError, TopologyError
 from lab.inputs import ztp
-from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
+from lab.inputs.configs import Access, boot_fields, merged_secret, spelled, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
 from lab.release.cluster import yamltext
@@ -49,6 +50,9 @@ SERVICE_PORT = 8090
 REST_SECONDS = 10.0
 # Where the installer keeps what waiting commands need.
 STATE = ".openshift_install_state.json"
+_RELEASE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
+# A cluster in FIPS mode wants a host in FIPS mode, which this one need not be.
+_ANY_HOST = {"OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION": "true"}
 
 
 def _decoded(path: Path) -> dict[str, Any]:
@@ -91,15 +95,20 @@ def _released(agent: dict[str, Any]) -> dict[str, Any]:
 
 
 def topology_for(
-    directory: Path, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
+    directory: Path,
+    *,
+    installer: Sequence[str] = (),
+    firmware: Firmware = "uefi",
+    memory_mib: int | None = None,
+    vcpu: int | None = None,
 ) -> Topology:
-    """The lab for the cluster of a directory: of its two files, or of cluster-manifests/ where there is no
-    install-config.yaml. Raises TopologyError, ConfigsError."""
-    if ztp.is_ztp(directory):
-        manifests, agent = ztp.read(directory)
-        return derive_from_manifests(manifests, agent, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
-    install, agent = read(directory)
-    return derive(install, agent, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+    """Return the lab for the cluster of a directory, whose inputs node0 reads: the `installer` if it is one, else our
+    own. Raises TopologyError, ConfigsError."""
+    reader = installer if installer and is_ours(installer) else default_installer()
+    # The lab puts the release that it installs in the place of the one that manifests name.
+    release = ztp.release_image(directory) if ztp.is_ztp(directory) else ""
+    inputs = ask(reader, directory, {**_ANY_HOST, **({_RELEASE: release} if release else {})})
+    return derive(inputs, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
@@ -122,20 +131,6 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
         field: [*mirrors, *access.digest_sources] if isinstance(mirrors, list) else mirrors,
         **{key: "\n".join(filter(None, [str(config.get(key) or "").strip(), text])) for key, text in texts.items()},
     }
-
-
-def unadaptable(directory: Path) -> list[str]:
-    """What keeps the lab from adding its own credentials to a user's files, a line each; to be asked before there is a
-    lab."""
-    nobody = Access(pull_secret='{"auths": {}}', trust_bundle="", ssh_key="", mirrors=())
-    try:
-        if ztp.is_ztp(directory):
-            ztp.check_secret(directory, nobody)
-        else:
-            adapt_install_config(read(directory)[0], nobody)
-    except TopologyError as error:
-        return [f"{error.source}: {line}" for line in error.lines]
-    return []
 
 
 def inputs(directory: Path, skip: Collection[Path] = ()) -> list[Path]:
@@ -162,14 +157,14 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
     """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
     name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
-    by_mac = {mac: ours[node.name] for node in topology.nodes if node.name in ours for _, mac in node.mac_fields}
+    fenced = [node for node in topology.nodes if node.name in ours]
+    by_mac = {_digits(mac): ours[node.name] for node in fenced for _, mac in node.mac_fields}
 
     def replaced(entry: Any) -> Any:
         if not isinstance(entry, dict):
             return entry
-        place = Field(value=entry, source=INSTALL, path="", problems=Problems())
-        name, mac = label(place.get("hostName").text()), place.get("macAddress").mac()
-        credential = ours.get(name) or by_mac.get(mac) or {}
+        name, mac = (str(entry.get(spelled(entry, key)) or "") for key in ("hostName", "macAddress"))
+        credential = ours.get(label(name)) or by_mac.get(_digits(mac)) or {}
         return {**entry, **{spelled(entry, key): value for key, value in credential.items()}}
 
     def within(value: Any, *names: str) -> Any:
@@ -182,6 +177,10 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
 
     changed: dict[str, Any] = within(config, "controlPlane", "fencing", "credentials")
     return changed
+
+
+def _digits(mac: str) -> str:
+    return re.sub("[:.-]", "", mac.lower())
 
 
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
@@ -253,9 +252,8 @@ class Deployment:
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", where, "--log-level", self.log_level],
             env={
-                "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec,
-                # A cluster in FIPS mode wants a host in FIPS mode, which this one need not be.
-                "OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION": "true",
+                _RELEASE: self.release.pullspec,
+                **_ANY_HOST,
                 **self._tools(),
             },
             name="-".join(takewhile(lambda word: not word.startswith("-"), words)),

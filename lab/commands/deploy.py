@@ -9,7 +9,7 @@ from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, inputs, topology_for, unadaptable
+from lab.deploy import Deployment, inputs, read, topology_for
 from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
@@ -94,7 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     topology = topology_for(
-        arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu
+        arguments.directory,
+        installer=[arguments.installer] if arguments.installer else (),
+        firmware=arguments.firmware,
+        memory_mib=arguments.memory,
+        vcpu=arguments.vcpu,
     )
     topology = changed(topology.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
     if arguments.plan and any(_asked(arguments, name) for name in OPTIONS):
@@ -102,16 +106,13 @@ def run(arguments: argparse.Namespace) -> int:
         topology = choose(lambda name: _asked(arguments, name)).sized(topology)
     lines = [*unsupported(topology), *ztp.check(arguments.directory, topology)]
     if arguments.plan:
-        # What this host cannot make is told of the plan, too: it may be meant for another one, or be edited.
+        # A plan that this host cannot make is printed with the reasons: it may be for another host, or be edited.
         print(topology.dump(), end="")
         if lines:
             raise TopologyError(str(arguments.directory), lines)
         return 0
     if topology.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
-    if arguments.iso is None:
-        # Of a plan the secret is no part: it may be the documentation's placeholder.
-        lines += unadaptable(arguments.directory)
     if lines:
         raise TopologyError(str(arguments.directory), lines)
     for handler in logging.getLogger().handlers:
@@ -120,6 +121,9 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = choose(lambda name: _asked(arguments, name))
     skip = (labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts")
     inputs(arguments.directory, skip)
+    if arguments.iso is None and not ztp.is_ztp(arguments.directory):
+        # node0 also shows inputs that it has consumed, of which there is nothing to copy.
+        read(arguments.directory)
     lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     with lab:
         work = Deployment(lab, chosen.installer, chosen.subject)

@@ -23,7 +23,7 @@ networking:
   serviceNetwork: [172.30.0.0/16]
   machineNetwork: MACHINES
 pullSecret: '{"auths": {"registry.example.com": {"auth": "dTpw"}}}'
-sshKey: ssh-ed25519 AAAA user
+sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f user
 """
 VIPS = "platform: {baremetal: {apiVIPs: [192.168.122.10], ingressVIPs: [192.168.122.11]}}\n"
 NONE = "platform: {none: {}}\n"
