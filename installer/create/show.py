@@ -21,7 +21,8 @@ from installer.config.values import check as values
 from installer.create.stages.check import Inputs, check
 from installer.create.stages.hosts import hints_fields
 from installer.create.stages.read import InputFiles, read
-from installer.create.stages.resolve import TARGET, expected_release
+from installer.create.stages.render import manifest_files
+from installer.create.stages.resolve import TARGET, ResolvedRelease, expected_release
 from installer.manifests import files as names
 from installer.network.generate import planned
 from installer.network.profiles.plan import Plan
@@ -37,15 +38,18 @@ _LACP = "lacp"
 
 def show_inputs(directory: Path, output: str) -> str:
     """Describe the directory's inputs in one of OUTPUTS. Raises what `create image` raises for them."""
-    files = read(directory, TARGET)
-    document = described(files, check(files, TARGET))
+    document = described(directory)
     if output == "json":
         return f"{json.dumps(document, indent=2)}\n"
     return dump(document) if output == "yaml" else _text(document)
 
 
-def described(files: InputFiles, inputs: Inputs) -> dict[str, Any]:
-    """Return the inputs as plain data (docs/inputs.md)."""
+def described(directory: Path) -> dict[str, Any]:
+    """Return the directory's inputs as plain data (docs/inputs.md)."""
+    files = read(directory, TARGET)
+    inputs = check(files, TARGET)
+    # For the errors: what the rendezvous service would refuse.
+    manifest_files(inputs, ResolvedRelease(expected_release(), version("node0"), {}))
     install, agent = inputs.install, inputs.agent
     networking, platform = install.networking, install.platform
     vips = platform.with_vips

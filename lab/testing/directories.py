@@ -19,8 +19,8 @@ controlPlane: {name: master, architecture: amd64, hyperthreading: Enabled, repli
 compute: [{name: worker, architecture: amd64, hyperthreading: Enabled, replicas: WORKERS}]
 networking:
   networkType: OVNKubernetes
-  clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}]
-  serviceNetwork: [172.30.0.0/16]
+  clusterNetwork: PODS
+  serviceNetwork: SERVICES
   machineNetwork: MACHINES
 pullSecret: '{"auths": {"registry.example.com": {"auth": "dTpw"}}}'
 sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f user
@@ -29,11 +29,16 @@ VIPS = "platform: {baremetal: {apiVIPs: [192.168.122.10], ingressVIPs: [192.168.
 NONE = "platform: {none: {}}\n"
 FOUR = "[{cidr: 192.168.122.0/24}]"
 SIX = '[{cidr: "2620:52:0:1302::/64"}]'
+_PODS = {4: "{cidr: 10.128.0.0/14, hostPrefix: 23}", 6: "{cidr: 'fd01::/48', hostPrefix: 64}"}
+_SERVICES = {4: "172.30.0.0/16", 6: "'fd02::/112'"}
 
 
 def install(masters: int = 1, workers: int = 0, more: str = NONE, *, machines: str = FOUR, name: str = "ocp") -> str:
-    """install-config.yaml."""
+    """install-config.yaml; pods and services have the families of the machine networks, in their order."""
+    families = dict.fromkeys(6 if "::" in cidr else 4 for cidr in machines.split(","))
+    pods, services = (f"[{', '.join(cidrs[version] for version in families)}]" for cidrs in (_PODS, _SERVICES))
     named = {"CLUSTER": name, "MASTERS": masters, "WORKERS": workers, "MACHINES": machines}
+    named |= {"PODS": pods, "SERVICES": services}
     text = INSTALL
     for word, value in named.items():
         text = text.replace(word, str(value))

@@ -132,19 +132,26 @@ def test_manifests_are_shown_as_well(shown, tmp_path, monkeypatch):
         files,
         "cluster-manifests/agent-cluster-install.yaml",
         "spec.diskEncryption",
-        {"enableOn": "all", "mode": "tang"},
+        {"enableOn": "all", "mode": "tpmv2"},
     )
     (tmp_path / "cluster-manifests").mkdir()
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     document = shown(None, None)
-    assert (document["source"], document["diskEncryption"]) == ("manifests", {"enableOn": "all", "mode": "tang"})
+    assert (document["source"], document["diskEncryption"]) == ("manifests", {"enableOn": "all", "mode": "tpmv2"})
     [host] = document["hosts"]
     assert host["file"] == "cluster-manifests/nmstateconfig.yaml"
     assert host["interfaces"][0]["macAddress"] == "52:54:00:6e:30:00"
 
 
-@pytest.mark.parametrize(("install", "code"), [(changed(SNO, "bogus", 1), 3), (changed(SNO, "baseDomain", ""), 1)])
+@pytest.mark.parametrize(
+    ("install", "code"),
+    [
+        (changed(SNO, "bogus", 1), 3),
+        (changed(SNO, "baseDomain", ""), 1),
+        (changed(SNO, "networking.clusterNetwork", [{"cidr": "10.128.0.0/14", "hostPrefix": 8}]), 1),
+    ],
+)
 def test_errors_are_those_of_create_image(tmp_path, capsys, install, code):
     (tmp_path / "install-config.yaml").write_text(text(install))
     (tmp_path / "agent-config.yaml").write_text(text(AGENT))

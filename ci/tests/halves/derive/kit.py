@@ -11,9 +11,6 @@ from typing import Any
 import yaml
 
 from installer.create.show import described
-from installer.create.stages.check import check
-from installer.create.stages.read import read
-from installer.create.stages.resolve import TARGET
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.inputs import decoded
 from lab.topology import Topology
@@ -23,9 +20,7 @@ Config = str | Mapping[str, Any]
 
 def lab_of(directory: Path, changes: Mapping[str, Any] | None = None, **options: Any) -> Topology:
     """Derive the lab for the inputs in a directory, with these changes to their description."""
-    files = read(directory, TARGET)
-    document = described(files, check(files, TARGET)) | dict(changes or {})
-    return derive(decoded(json.dumps(document)), **options)
+    return derive(decoded(json.dumps(described(directory) | dict(changes or {}))), **options)
 
 
 def lab_for(install: Config, agent: Config, **options: Any) -> Topology:

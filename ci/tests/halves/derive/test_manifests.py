@@ -13,6 +13,11 @@ from lab.errors import ConfigsError, TopologyError
 
 LABELS = {"infraenvs.agent-install.openshift.io": "z"}
 NETWORKS = {"machineNetwork": [{"cidr": "192.168.5.0/24"}]}
+DUAL = {
+    "machineNetwork": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd00::/64"}],
+    "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}, {"cidr": "fd01::/48", "hostPrefix": 64}],
+    "serviceNetwork": ["172.30.0.0/16", "fd02::/112"],
+}
 
 
 def nmstate(index, *addresses, mac=None, extra=None):
@@ -48,9 +53,10 @@ def write(folder, *, spec, hosts=(), environment=None, agent=None, release=DEFAU
     manifests.mkdir(parents=True)
     name = {"name": "z", "namespace": "z"}
     networks = {
-        "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}], "serviceNetwork": ["172.30.0.0/16"],
+        "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}],
+        "serviceNetwork": ["172.30.0.0/16"],
         **spec.get("networking", {}),
-    }  # fmt: skip
+    }
     selector = {"nmStateConfigLabelSelector": {"matchLabels": LABELS}, "sshAuthorizedKey": SSH_KEY}
     documents = {
         "agent-cluster-install.yaml": ("AgentClusterInstall", {"spec": {**spec, "networking": networks}}),
@@ -74,7 +80,9 @@ def needs(masters, workers=0, **rest):
 
 
 def test_one_node_with_an_address_of_its_own(tmp_path):
-    shape = lab_of(write(tmp_path, spec=needs(1, networking=NETWORKS), hosts=[nmstate(0, "192.168.5.7/24")]))
+    shape = lab_of(
+        write(tmp_path, spec=needs(1, platformType="None", networking=NETWORKS), hosts=[nmstate(0, "192.168.5.7/24")])
+    )
     assert (shape.cluster_domain, shape.platform, shape.rendezvous_ip) == ("z.example.com", "none", "192.168.5.7")
     [node] = shape.nodes
     assert (node.role, node.ip, node.mac) == ("master", "192.168.5.7", "52:54:00:11:22:00")
@@ -93,7 +101,7 @@ def test_both_families_and_clocks_of_the_infraenv(tmp_path):
     hosts = [nmstate(i, f"10.1.0.{10 + i}/24", f"fd00::{10 + i}/64") for i in range(3)]
     spec = needs(
         3, platformType="BareMetal", apiVIPs=["10.1.0.2", "fd00::2"], ingressVIPs=["10.1.0.3", "fd00::3"],
-        networking={"machineNetwork": [{"cidr": "10.1.0.0/24"}, {"cidr": "fd00::/64"}]},
+        networking=DUAL,
     )  # fmt: skip
     shape = lab_of(write(tmp_path, spec=spec, hosts=hosts, environment={"additionalNTPSources": ["10.1.0.99"]}))
     assert len(shape.machine_subnets) == 2
@@ -116,7 +124,8 @@ def test_an_agent_config_beside_them_names_hosts_and_disks(tmp_path):
 
 @pytest.mark.parametrize(("mode", "on"), [("tpmv2", "all"), ("tang", "masters"), ("tang", "none")])
 def test_encrypted_disks_get_tpms_or_a_tang_server(tmp_path, mode, on):
-    spec = needs(1, networking=NETWORKS, diskEncryption={"enableOn": on, "mode": mode})
+    servers = {"tangServers": '[{"url": "http://tang.example", "thumbprint": "x"}]'} if mode == "tang" else {}
+    spec = needs(1, platformType="None", networking=NETWORKS, diskEncryption={"enableOn": on, "mode": mode, **servers})
     shape = lab_of(write(tmp_path, spec=spec, hosts=[nmstate(0, "192.168.5.7/24")]))
     assert [node.tpm for node in shape.nodes] == [mode == "tpmv2"]
     assert shape.tang is (mode == "tang" and on != "none")
@@ -134,12 +143,14 @@ def test_more_hosts_than_nodes_are_refused(tmp_path):
     with pytest.raises(
         ConfigsError, match=r"nmstateconfig.yaml: 2 hosts are listed, .*agent-cluster-install.yaml has 1"
     ):
-        lab_of(write(tmp_path, spec=needs(1, networking=NETWORKS), hosts=hosts))
+        lab_of(write(tmp_path, spec=needs(1, platformType="None", networking=NETWORKS), hosts=hosts))
 
 
 def test_the_command_reads_them_whichever_release_they_name(tmp_path):
     hosts = [nmstate(0, "192.168.5.7/24")]
-    folder = write(tmp_path / "a", spec=needs(1, networking=NETWORKS), hosts=hosts, release="quay.io/o/r:4.18")
+    folder = write(
+        tmp_path / "a", spec=needs(1, platformType="None", networking=NETWORKS), hosts=hosts, release="quay.io/o/r:4.18"
+    )
     assert topology_for(folder).rendezvous_ip == "192.168.5.7"
     folder = write(tmp_path / "b", spec=needs(1, networking=NETWORKS, platformType="Bogus"), hosts=hosts)
     with pytest.raises(TopologyError, match=rf"^{folder}: failed to fetch .*platformType: Unsupported value"):

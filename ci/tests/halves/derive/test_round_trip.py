@@ -36,7 +36,7 @@ def clusters(draw):
     return Topology(
         name="drawn",
         cluster_name="drawn",
-        base_domain=draw(st.sampled_from(["example.com", "a.b.c"])),
+        base_domain=draw(st.sampled_from(["example.com", "lab.example.com"])),
         machine_network=str(network),
         addressing=addressing,
         platform=platform,
