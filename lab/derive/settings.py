@@ -25,7 +25,7 @@ _PATH = re.compile(r"[a-z_0-9]+(\[\d+\])*(\.[a-z_0-9]+(\[\d+\])*)*")
 
 
 def changed(shape: Topology, settings: Iterable[str]) -> Topology:
-    """The topology with these fields changed, for example `nodes[0].memory_mib=8192`; values are YAML.
+    """Return the topology with these fields changed, for example `nodes[0].memory_mib=8192`; values are YAML.
 
     Raises TopologyError, whose source is the setting.
     """

@@ -1,1 +1,1 @@
-"""What a real openshift-install asks of the machine that it runs on: `oc` and `nmstatectl`, which Debian has not."""
+"""The programs that a real openshift-install starts on its machine: `oc` and `nmstatectl`, which Debian has not."""

@@ -23,7 +23,7 @@ _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def pull_secret(value: str | None) -> Path | None:
-    """The file of `--pull-secret`, if it is given. Raises SubjectError for what is none."""
+    """Return the file of `--pull-secret`, if it is given. Raises SubjectError for what is none."""
     if value is None:
         return None
     source = f"--pull-secret {value}"
@@ -44,13 +44,13 @@ def pull_secret(value: str | None) -> Path | None:
 
 
 def hosts_of(path: Path) -> set[str]:
-    """The registries that a pull secret has credentials for; they may be written with a scheme and a path."""
+    """Return the registries that a pull secret has credentials for; they may be written with a scheme and a path."""
     names = json.loads(path.read_bytes())["auths"]
     return {name.rpartition("://")[2].partition("/")[0].replace("index.docker.io", "docker.io") for name in names}
 
 
 def _has_login(entry: dict[str, object]) -> bool:
-    """Whether an entry says who is asking: containers-auth.json(5), and what openshift-install takes for one."""
+    """Return whether an entry has a login: containers-auth.json(5), and what openshift-install takes for one."""
     if "credsStore" in entry:
         return True
     try:
@@ -61,7 +61,7 @@ def _has_login(entry: dict[str, object]) -> bool:
 
 
 def ca(value: str | None) -> Path | None:
-    """The file of `--ca`, if it is given. Raises SubjectError where none of what is in it can be trusted."""
+    """Return the file of `--ca`, if it is given. Raises SubjectError where none of what is in it can be trusted."""
     if value is None:
         return None
     source = f"--ca {value}"
@@ -84,7 +84,7 @@ def ca(value: str | None) -> Path | None:
 
 
 def _certificates(content: bytes) -> Iterator[x509.Certificate]:
-    """Those that can be read."""
+    """Yield those that can be read."""
     for block in _CERTIFICATE.findall(content):
         try:
             yield x509.load_pem_x509_certificate(block)
@@ -97,7 +97,7 @@ def _name(certificate: x509.Certificate) -> str:
 
 
 def _content(value: str, source: str) -> bytes:
-    """What a file has. Raises SubjectError; a pipe is none: skopeo reads it again, and so do other processes."""
+    """Read a file. Raises SubjectError; a pipe is none: skopeo reads it again, and so do other processes."""
     path = Path(value)
     try:
         if path.exists() and not path.is_file():

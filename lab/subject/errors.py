@@ -1,4 +1,4 @@
-"""What is wrong with a release."""
+"""Errors of releases."""
 
 from __future__ import annotations
 

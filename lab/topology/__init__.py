@@ -1,4 +1,4 @@
-"""What a lab consists of, as data: frozen, typed, and the same in Python and YAML (docs/topology.md).
+"""The parts of a lab, as data: frozen, typed, and the same in Python and YAML (docs/topology.md).
 
     name: sno
     addressing: static          # or dhcp: reservations for every node

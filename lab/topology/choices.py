@@ -1,4 +1,4 @@
-"""What a topology chooses from."""
+"""The choices of a topology."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a topology, by field."""
+"""Errors of topologies, by field."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Problem = tuple[str, str]
 
 
 def line(path: str, message: str) -> str:
-    """One problem as text."""
+    """Return one problem as text."""
     return f"{path}: {message}" if path else message
 
 

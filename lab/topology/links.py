@@ -1,4 +1,4 @@
-"""How a machine is attached to networks, by its cards and bonds, and how it reaches its iSCSI disk by them."""
+"""The links of a machine: its NICs and bonds in networks, and its ways to an iSCSI disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Link:
 
 
 def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
-    """A machine's cards and bonds that are attached to networks, by their paths in its fields (one card: empty)."""
+    """Yield a machine's NICs and bonds that are attached to networks, by their paths in its fields (one NIC: empty)."""
     if not node.nics:
         yield "", node.all_nics[0]
         return
@@ -46,7 +46,7 @@ def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
 
 
 def addresses_of(nodes: Sequence[NodeSpec]) -> list[tuple[str, str]]:
-    """The machines' addresses, each after the path of its field."""
+    """Return the machines' addresses, each after the path of its field."""
     by_path = []
     for i, node in enumerate(nodes):
         for path, one in attached(node):
@@ -56,7 +56,7 @@ def addresses_of(nodes: Sequence[NodeSpec]) -> list[tuple[str, str]]:
 
 
 def portal_links(node: NodeSpec, links: Sequence[Link]) -> tuple[Link, ...]:
-    """The cards by which a machine's firmware reaches the portals of its disk, in the portals' order."""
+    """Return the NICs by which a machine's firmware reaches the portals of its disk, in the portals' order."""
     ways: list[Link] = []
     for name in node.portals:
         ways += [
@@ -66,12 +66,13 @@ def portal_links(node: NodeSpec, links: Sequence[Link]) -> tuple[Link, ...]:
 
 
 def plain_address(link: Link) -> str:
-    """The machine's IPv4 address in the network of a card without tags; empty without one."""
+    """Return the machine's IPv4 address in the network of a NIC without tags; empty without one."""
     return next((text for text, network in link.addresses if network == link.network and ":" not in text), "")
 
 
 def portal_problems(node: NodeSpec, reached: Mapping[str, Nic], networks: Sequence[Network]) -> Iterator[Problem]:
-    """What keeps a machine from its iSCSI disk. `reached`: its cards, by the networks that they have without a tag."""
+    """Yield the problems that keep a machine from its iSCSI disk. `reached`: its NICs, by the networks that they have
+    without a tag."""
     by_name = {network.name: network for network in networks}
     for index, name in enumerate(node.portals):
         field = f"disks[{node.root_index}].portals[{index}]"

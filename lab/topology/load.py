@@ -35,7 +35,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def struct(self, value: Any, kind: type[Checked], path: str) -> Any:
-        """A struct, or _MISSING when it cannot be made."""
+        """Return a struct, or _MISSING when it cannot be made."""
         if not isinstance(value, Mapping):
             self.problems.append((path, f"must be a mapping, is {_named(value)}"))
             return _MISSING
@@ -64,7 +64,7 @@ class _Reader:
         return _MISSING if wrong else struct
 
     def value(self, value: Any, kind: Any, path: str) -> Any:
-        """A field's value, or _MISSING when it is of another type."""
+        """Return a field's value, or _MISSING when it is of another type."""
         if get_origin(kind) is tuple and issubclass(get_args(kind)[0], Checked):
             return self.structs(value, get_args(kind)[0], path)
         choices = next((get_args(one) for one in (kind, *get_args(kind)) if get_origin(one) is Literal), ())
@@ -82,7 +82,7 @@ class _Reader:
             return _MISSING
 
     def structs(self, value: Any, kind: type[Checked], path: str) -> Any:
-        """A list of structs, or _MISSING when one cannot be made."""
+        """Return a list of structs, or _MISSING when one cannot be made."""
         if not isinstance(value, list | tuple):
             self.problems.append((path, f"must be a list, is {_named(value)}"))
             return _MISSING
@@ -92,7 +92,8 @@ class _Reader:
 
 @cache
 def _fields(kind: type[Checked]) -> tuple[Mapping[str, Any], tuple[msgspec.structs.FieldInfo, ...]]:
-    """The types of a struct's fields by their names, and the fields: both evaluate its annotations, which is slow."""
+    """Return the types of a struct's fields by their names, and the fields: both evaluate its annotations, which is
+    slow."""
     return get_type_hints(kind), msgspec.structs.fields(kind)
 
 
@@ -101,14 +102,14 @@ def _join(path: str, name: str) -> str:
 
 
 def _at(value: Any, path: str) -> Any:
-    """What lies at `[2]` or so in a list."""
+    """Return the item at `[2]` or so in a list."""
     for index in re.findall(r"\[(\d+)\]", path):
         value = value[int(index)]
     return value
 
 
 def _mistyped(value: Any, kind: Any) -> str:
-    """What is wrong with a value where another type is wanted; empty where msgspec says it better."""
+    """Say why a value is not of the type that is wanted; empty where msgspec says it better."""
     if get_origin(kind) is tuple and not isinstance(value, list | tuple):
         return f"{value!r} is not a list"
     kinds = {*get_args(kind), kind}
@@ -124,7 +125,8 @@ def _named(value: Any) -> str:
 
 
 def read(document: Any, source: str = "topology") -> Topology:
-    """The topology that plain data describe. Raises TopologyError with `source` and all fields that are wrong."""
+    """Return the topology that plain data describe. Raises TopologyError with `source` and all fields that are
+    wrong."""
     reader = _Reader()
     with collecting():
         topology = reader.struct(document, Topology, "")
@@ -134,7 +136,7 @@ def read(document: Any, source: str = "topology") -> Topology:
 
 
 def load_text(text: str | bytes, source: str = "topology") -> Topology:
-    """The topology in a YAML text. Raises TopologyError with `source` and all fields that are wrong."""
+    """Return the topology in a YAML text. Raises TopologyError with `source` and all fields that are wrong."""
     try:
         document = yamltext.load_once(text)
     except yaml.YAMLError as error:
@@ -143,7 +145,7 @@ def load_text(text: str | bytes, source: str = "topology") -> Topology:
 
 
 def load(name_or_path: str) -> Topology:
-    """A preset by its name (lab.topology.presets) or a YAML file by its path."""
+    """Return a preset by its name (lab.topology.presets) or a YAML file by its path."""
     if name_or_path in PRESETS:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)

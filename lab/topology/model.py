@@ -168,14 +168,14 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield "boot", why
 
     def boots_in(self, network: Network) -> bool:
-        """Whether the lab tells firmware in this network what to boot."""
+        """Return whether firmware in this network boots from the lab."""
         if not network.ipv4:
             return False
         asking = (node for node in self.nodes if self.boot in FROM_NETWORK or network.name in node.portals)
         return any(link.network == network for node in asking for link in self.links(node))
 
     def iscsi_links(self, node: NodeSpec) -> tuple[Link, ...]:
-        """The cards by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
+        """Return the NICs by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
         return portal_links(node, self.links(node))
 
     def _address_problems(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
@@ -206,7 +206,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             yield from words.virtual_ips(name, vips, subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
-        """All addresses with the paths of their fields: none may occur twice."""
+        """Return all addresses with the paths of their fields: none may occur twice."""
         by_path = []
         for i, net in enumerate(self.all_networks):
             prefix = f"networks[{i}]." if self.networks else ""
@@ -238,13 +238,13 @@ class Topology(Checked, frozen=True, kw_only=True):
         )
 
     def _networks_of(self, one: Attached) -> tuple[Network, ...]:
-        """The networks of a card or bond, the one without tags first."""
+        """Return the networks of a NIC or bond, the one without tags first."""
         by_name = {network.name: network for network in self.all_networks}
         first = one.network or ("" if one.trunk else next(iter(by_name)))
         return tuple(by_name[name] for name in (first, *one.trunk) if name in by_name)
 
     def links(self, node: NodeSpec) -> tuple[Link, ...]:
-        """How a machine is attached: cards on their own, then bonds."""
+        """Return a machine's links: NICs on their own, then bonds."""
         links = []
         for one in node.attached:
             networks = self._networks_of(one)
@@ -314,7 +314,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     @property
     def fenced(self) -> bool:
-        """Whether there are two masters and no arbiter: they fence each other."""
+        """True if there are two masters and no arbiter: they fence each other."""
         return len(self.masters) == 2 and not self.arbiters
 
     @property
@@ -333,13 +333,14 @@ class Topology(Checked, frozen=True, kw_only=True):
         return self.masters[0].ip
 
     def vips(self, service: str) -> tuple[str, ...]:
-        """The virtual IPs of `api` or `ingress`."""
+        """Return the virtual IPs of `api` or `ingress`."""
         several: tuple[str, ...] = getattr(self, f"{service}_vips")
         one: str | None = getattr(self, f"{service}_vip")
         return several or ((one,) if one else ())
 
     def known_addresses(self, node: NodeSpec) -> tuple[str, ...]:
-        """A machine's addresses in the machine networks, the one that it is known by first: at most one a family."""
+        """Return a machine's addresses in the machine networks, the one that it is known by first: at most one a
+        family."""
         nets = self.machine_subnets
         held = [text for text in node.addresses if any(ip_address(text) in net for net in nets)]
         firsts = {":" in text: text for text in reversed(held)}
@@ -353,7 +354,8 @@ class Topology(Checked, frozen=True, kw_only=True):
         return tuple(text for text in own if ip_address(text).version in families)
 
     def lab_addresses(self, network: Network) -> tuple[str, ...]:
-        """All addresses that the lab has at a network, with the length of their prefix: the load balancer's too."""
+        """Return all addresses that the lab has at a network, with the length of their prefix: the load balancer's
+        too."""
         vips = (*self.vips("api"), *self.vips("ingress")) if self.load_balancer else ()
         where = {text: next((net for net in self.all_networks if net.holds(text)), self.home) for text in vips}
         more = (f"{text}/{128 if ':' in text else 32}" for text in vips if where[text] == network)
@@ -361,14 +363,15 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     @property
     def api_addresses(self) -> tuple[str, ...]:
-        """Where api and api-int point: the virtual IPs, else the lab's load balancer, else every master."""
+        """The addresses of api and api-int: the virtual IPs, else the lab's load balancer, else every master."""
         return (
             self.vips("api") or self._balancer or tuple(text for n in self.masters for text in self.known_addresses(n))
         )
 
     @property
     def ingress_addresses(self) -> tuple[str, ...]:
-        """Where *.apps points: the virtual IPs, else the lab's load balancer, else every worker, or every master."""
+        """The addresses of *.apps: the virtual IPs, else the lab's load balancer, else every worker, or every
+        master."""
         nodes = self.workers or self.masters
         return self.vips("ingress") or self._balancer or tuple(text for n in nodes for text in self.known_addresses(n))
 
@@ -378,21 +381,21 @@ class Topology(Checked, frozen=True, kw_only=True):
         return sum(n.memory_mib for n in self.nodes)
 
     def node(self, name: str) -> NodeSpec | None:
-        """The node of that name."""
+        """Return the node of that name."""
         return next((n for n in self.nodes if n.name == name), None)
 
     def with_machines(self, machine: MachineKind | None) -> Topology:
-        """The topology with machines of this kind; None leaves them as they are."""
+        """Return the topology with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
 
     def with_bmcs(self, bmc: Bmc | None) -> Topology:
-        """The topology with BMCs of this kind; None leaves them as they are."""
+        """Return the topology with BMCs of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, bmc=bmc) if bmc else self
 
     def bmc_of(self, node: NodeSpec) -> Bmc:
-        """Whose BMC a machine has."""
+        """Return the vendor of a machine's BMC."""
         return node.bmc or self.bmc
 
     def dump(self) -> str:
-        """This topology as YAML that `load_text` reads back to an equal one."""
+        """Return this topology as YAML that `load_text` reads back to an equal one."""
         return msgspec.yaml.encode(written(self)).decode()

@@ -107,7 +107,7 @@ class Network(Checked, frozen=True, kw_only=True):
             yield path, f"{value!r} is neither {LAB}, {NONE} nor a list of addresses"
 
     def reserved(self, path: str, text: str) -> Iterator[Problem]:
-        """Whether an address is one that this network has for itself."""
+        """Yield a problem if this network has the address for itself."""
         subnet, address = self.subnet_of(text), words.address(text)
         if subnet is not None and address is not None and (rule := never_within(subnet, address)):
             yield path, rule
@@ -119,12 +119,12 @@ class Network(Checked, frozen=True, kw_only=True):
         return tuple(one for one in parsed if one is not None)
 
     def subnet_of(self, address: str) -> Subnet | None:
-        """Which of them has this address."""
+        """Return the subnet that has this address, if any."""
         parsed = words.address(address)
         return next((one for one in self.subnets if parsed is not None and parsed in one), None)
 
     def holds(self, address: str) -> bool:
-        """Whether the address is in this network."""
+        """Return whether the address is in this network."""
         return self.subnet_of(address) is not None
 
     @property
@@ -147,11 +147,11 @@ class Network(Checked, frozen=True, kw_only=True):
         return tuple(one for one in (self.own4, self.own6) if one)
 
     def own_like(self, address: str) -> str:
-        """The lab's own address of the same family as this one; empty without one."""
+        """Return the lab's own address of the same family as this one; empty without one."""
         return self.own6 if ":" in address else self.own4
 
     def gateway_of(self, version: int) -> str:
-        """The gateway's address of IPv4 or IPv6; empty when there is none."""
+        """Return the gateway's address of IPv4 or IPv6; empty when there is none."""
         named, own = (self.gateway6, self.own6) if version == 6 else (self.gateway, self.own4)
         return "" if named == NONE or not own else own if named == LAB else named
 
@@ -171,7 +171,7 @@ class Network(Checked, frozen=True, kw_only=True):
         return self._or_own(self.ntp)
 
     def answering(self) -> Iterator[tuple[str, str]]:
-        """The addresses besides its own at which the lab answers here, with their fields; routers apart."""
+        """Yield the addresses besides its own at which the lab answers here, with their fields; routers apart."""
         for field, texts in (("dns", self.dns), ("ntp", self.ntp), ("aliases", self.aliases)):
             yield from ((f"{field}[{i}]", text) for i, text in enumerate(texts) if isinstance(texts, tuple))
 
@@ -188,7 +188,7 @@ class Network(Checked, frozen=True, kw_only=True):
 
 
 def conflicts(networks: Sequence[Network]) -> Iterator[Problem]:
-    """Names, tags and addresses that several networks have, and a second network of BMCs."""
+    """Find names, tags and addresses that several networks have, and a second network of BMCs."""
     yield from unique([(f"networks[{i}].name", one.name) for i, one in enumerate(networks)], "name")
     yield from unique([(f"networks[{i}].vlan", str(one.vlan or "")) for i, one in enumerate(networks)], "VLAN")
     for (i, one), (k, other) in itertools.combinations(enumerate(networks), 2):
@@ -212,7 +212,7 @@ def taken_elsewhere(networks: Sequence[Network], taken: Mapping[str, str]) -> It
 
 @remembered
 def only_network(cidr: str, address: str, dhcp: bool, aliases: tuple[str, ...]) -> Network:
-    """The network of a topology whose networks are not listed."""
+    """Return the network of a topology whose networks are not listed."""
     is_ipv6 = ":" in cidr
     return Network(
         name=ONLY,

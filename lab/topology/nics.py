@@ -19,7 +19,7 @@ LAST_BUS = 30
 
 
 class Attached(Checked, frozen=True, kw_only=True):
-    """What is attached to networks: `network` by name, without tags (default: the topology's first, unless there is a
+    """A NIC or bond in networks: `network` by name, without tags (default: the topology's first, unless there is a
     trunk), those of `trunk` with the tags of their `vlan`; `addresses` lie in any of them, fixed or reserved. `clones`
     are MAC addresses by which it asks for them too, since the host gives them to it."""
 
@@ -57,7 +57,7 @@ class Nic(Attached, frozen=True, kw_only=True):
             yield from words.interface("name", self.name)
 
     def at(self, index: int) -> Nic:
-        """This card as the machine's one of that index, with its bus and name spelled out."""
+        """Return this NIC as the machine's one of that index, with its bus and name spelled out."""
         return _at(self, index)
 
 
@@ -72,7 +72,7 @@ def _at(card: Nic, index: int) -> Nic:
 
 @remembered
 def only_nic(mac: str, ip: str) -> Nic:
-    """The card of a machine whose cards are not listed."""
+    """Return the NIC of a machine whose NICs are not listed."""
     return Nic(mac=mac, addresses=(ip,))
 
 
@@ -94,5 +94,5 @@ class Bond(Attached, frozen=True, kw_only=True):
 
     @property
     def aggregated(self) -> bool:
-        """Whether the lab's ports are one, too."""
+        """True if the lab's ports are bonded too."""
         return self.mode in AGGREGATED

@@ -54,7 +54,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     bmc: Bmc | None = None
 
     def fill(self) -> None:
-        """What follows from `nics` and `disks`."""
+        """Set what follows from `nics` and `disks`."""
         if self.nics and not self.ip:
             first = next((text for one in self.attached for text in one.addresses), "")
             msgspec.structs.force_setattr(self, "ip", first)
@@ -159,17 +159,17 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         return tuple(card.at(index) for index, card in enumerate(cards))
 
     def members(self, bond: Bond) -> tuple[Nic, ...]:
-        """The cards of one of its bonds."""
+        """Return the NICs of one of its bonds."""
         return tuple(card for card in self.all_nics if card.name in bond.nics)
 
     @property
     def attached(self) -> tuple[Nic | Bond, ...]:
-        """What is attached to networks: cards on their own, then bonds."""
+        """NICs on their own, then bonds."""
         bonded = {name for bond in self.bonds for name in bond.nics}
         return (*(card for card in self.all_nics if card.name not in bonded), *self.bonds)
 
     def mac_of(self, one: Attached) -> str:
-        """The MAC address of a card, or of a bond, which is its first card's."""
+        """Return the MAC address of a NIC, or of a bond, which is its first NIC's."""
         cards = (one,) if isinstance(one, Nic) else self.members(one) if isinstance(one, Bond) else ()
         return next((card.mac for card in cards), "")
 
@@ -195,7 +195,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         return next(index for index, disk in enumerate(self.all_disks) if disk.root)
 
     def device(self, index: int) -> str:
-        """The kernel's name of a disk, without /dev/."""
+        """Return the kernel's name of a disk, without /dev/."""
         return kernel_names(self.all_disks)[index]
 
     @property
@@ -211,5 +211,5 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         return next((disk.portals for disk in self.disks if disk.root), ())
 
     def serial(self, index: int) -> str:
-        """A disk's serial number."""
+        """Return a disk's serial number."""
         return self.all_disks[index].serial or f"{self.name}-{self.device(index)}"

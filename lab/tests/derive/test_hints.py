@@ -7,7 +7,7 @@ from lab.derive.inputs import ListedHost
 
 
 def disks(values):
-    """The disks for hints, and what is wrong with these."""
+    """Return the disks for hints, and what is wrong with these."""
     problems: list[tuple[str, str]] = []
     host = ListedHost("f", "h", "", "", (), values, None)
     return hints.disks(host, problems), [line.removeprefix("h.rootDeviceHints.") for _, line in problems]

@@ -21,7 +21,7 @@ TANG = topology.read({**topology.written(SHAPE), "tang": True})
 
 @pytest.fixture
 def folder(tmp_path):
-    """A directory with manifests, whose specs the test may change."""
+    """Return a directory with manifests, whose specs the test may change."""
     write(tmp_path, "agent-cluster-install", {"sshPublicKey": "ssh-rsa USER"})
     write(tmp_path, "infraenv", {"cpuArchitecture": "x86_64"})
     write(tmp_path, "cluster-image-set", {"releaseImage": "old"})

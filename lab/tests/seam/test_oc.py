@@ -32,7 +32,8 @@ def _layer(folder, files, links=None, compression=Compression.GZIP):
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
-    """(address, digests by tag) of a registry with a release, an image of two layers, and one packed with zstd."""
+    """Yield (address, digests by tag) of a registry with a release, an image of two layers, and one packed with
+    zstd."""
     top = tmp_path_factory.mktemp("oc")
     below = _layer(top / "a", {"usr/bin/agent-tui": b"old", "usr/lib64/libnmstate.so.1": b"gone", "usr/lib64/x": b"x"})
     above = _layer(

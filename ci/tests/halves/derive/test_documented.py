@@ -115,12 +115,12 @@ OFF = "ipv4: {enabled: false}"
 
 
 def bridge(port: str, families: str) -> str:
-    """A Linux bridge br0 of one port."""
+    """Return a Linux bridge br0 of one port."""
     return f"  - {{name: br0, type: linux-bridge, state: up, bridge: {{port: [{{name: {port}}}]}}, {families}}}\n"
 
 
 def ovs(name: str, *ports: str) -> str:
-    """An OVS bridge with ports of these names."""
+    """Return an OVS bridge with ports of these names."""
     listed = ", ".join(f"{{name: {port}}}" for port in ports)
     return f"  - {{name: {name}, type: ovs-bridge, state: up, bridge: {{port: [{listed}]}}}}\n"
 

@@ -20,7 +20,7 @@ def agent(*hosts, rendezvous="10.20.30.80"):
 
 
 def machine(interfaces, device="eno1", *, hop="10.20.30.1", servers=("10.20.30.2",), install=INSTALL):
-    """The machine, and the networks, of a host with these interfaces; `device` is that of a default route."""
+    """Return the machine, and the networks, of a host with these interfaces; `device` is that of a default route."""
     document = {"interfaces": yaml.safe_load(interfaces)}
     if device:
         route = {"destination": "0.0.0.0/0", "next-hop-address": hop, "next-hop-interface": device}

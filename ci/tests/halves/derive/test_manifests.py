@@ -48,7 +48,7 @@ def nmstate(index, *addresses, mac=None, extra=None):
 
 
 def write(folder, *, spec, hosts=(), environment=None, agent=None, release=DEFAULT_RELEASE):
-    """A directory as users of ZTP have it."""
+    """Return a directory as users of ZTP have it."""
     manifests = folder / "cluster-manifests"
     manifests.mkdir(parents=True)
     name = {"name": "z", "namespace": "z"}
