@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from lab import boots, textfiles
+from lab import boots, seam, textfiles
 from lab.derive import AGENT, INSTALL, derive
 from lab.derive.cluster import label
 from lab.derive.inputs import ask
@@ -34,7 +34,6 @@ from lab.lab import Lab
 from lab.layout import bracketed
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
-from lab.seam import tools
 from lab.subject import Subject
 from lab.subject.installer import default_installer, is_ours
 from lab.topology import FROM_STICK, Firmware, Topology
@@ -265,8 +264,8 @@ class Deployment:
         if is_ours(self.installer):
             return {}
         folder = self.lab.layout.root / "tools"
-        tools.write(folder, default_installer())
-        return tools.environment(folder, self.lab.layout.root / "installer-cache")
+        seam.write_programs(folder, default_installer())
+        return seam.environment(folder, self.lab.layout.root / "installer-cache")
 
     def create(self, target: boots.Target, directory: Path | None = None) -> None:
         """Run `agent create TARGET`. Raises InstallFailedError."""

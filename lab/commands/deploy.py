@@ -10,7 +10,6 @@ from typing import get_args
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
 from lab.deploy import Deployment, inputs, read, topology_for
-from lab.derive.settings import changed
 from lab.errors import TopologyError
 from lab.host import records
 from lab.host.paths import cache_dir, labs_dir, state_dir
@@ -19,7 +18,7 @@ from lab.inputs import ztp
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
 from lab.subject.options import OPTIONS, add_options, choose
-from lab.topology import Bmc, MachineKind
+from lab.topology import Bmc, MachineKind, changed
 
 KINDS = get_args(MachineKind)
 BMCS = get_args(Bmc)

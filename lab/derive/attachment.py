@@ -82,64 +82,66 @@ class _Document:
 
     def __init__(self, config: NetworkConfig, cards: list[Card]) -> None:
         # An OVS bridge often has the name of the interface in it.
-        self.kernel = {one.name: one for one in config.interfaces if one.type != "ovs-bridge"}
-        self.switches = [one for one in config.interfaces if one.type == "ovs-bridge"]
+        self.kernel = {interface.name: interface for interface in config.interfaces if interface.type != "ovs-bridge"}
+        self.switches = [interface for interface in config.interfaces if interface.type == "ovs-bridge"]
         self.cards = {card.name: card for card in cards}
         by_mac = {card.mac: card.name for card in cards if card.mac}
         #: The names in `cards` of the NICs that the document has.
         self.card_names = {
-            one.name: by_mac.get(one.mac_address, one.name) for one in self.kernel.values() if one.type == "ethernet"
+            interface.name: by_mac.get(interface.mac_address, interface.name)
+            for interface in self.kernel.values()
+            if interface.type == "ethernet"
         }
         for name, card in self.card_names.items():
             self.cards.setdefault(card, Card(card, self.kernel[name].mac_address))
-        for one in self.kernel.values():
-            if one.type in _OVER and one.base not in self.kernel:
-                self.cards.setdefault(one.base, Card(one.base))
+        for interface in self.kernel.values():
+            if interface.type in _OVER and interface.base not in self.kernel:
+                self.cards.setdefault(interface.base, Card(interface.base))
 
     def bonds(self) -> dict[str, tuple[BondMode, tuple[str, ...]]]:
         """Return modes and NICs of the bonds, of Linux and of OVS."""
         return {
-            one.name: (
-                _OVS_MODES[one.mode] if one.type == "ovs-bond" else cast(BondMode, one.mode),
-                tuple(self.card_names.get(port.name, port.name) for port in one.ports),
+            interface.name: (
+                _OVS_MODES[interface.mode] if interface.type == "ovs-bond" else cast(BondMode, interface.mode),
+                tuple(self.card_names.get(port.name, port.name) for port in interface.ports),
             )
-            for one in self.kernel.values()
-            if one.type in _BONDS
+            for interface in self.kernel.values()
+            if interface.type in _BONDS
         }
 
     def unfit(self) -> Iterator[str]:
         """Yield what no lab has."""
-        for one in self.kernel.values():
-            if one.type == "infiniband":
-                yield f"{one.name} is of type infiniband: labs have NICs, bonds, VLANs and bridges over them"
-            if one.type in _BONDS:
-                for port in one.ports:
+        for interface in self.kernel.values():
+            if interface.type == "infiniband":
+                yield f"{interface.name} is of type infiniband: labs have NICs, bonds, VLANs and bridges over them"
+            if interface.type in _BONDS:
+                for port in interface.ports:
                     if (kind := self.kernel[port.name].type) != "ethernet":
-                        yield f"{one.name} has the port {port.name}, a {kind}: labs have bonds of NICs"
-            if one.type == "vlan" and self.base(one.base)[1]:
-                yield f"{one.name} is a VLAN over a VLAN: labs carry one tag"
+                        yield f"{interface.name} has the port {port.name}, a {kind}: labs have bonds of NICs"
+            if interface.type == "vlan" and self.base(interface.base)[1]:
+                yield f"{interface.name} is a VLAN over a VLAN: labs carry one tag"
 
     def base(self, name: str, seen: frozenset[str] = frozenset()) -> tuple[str, int]:
-        """Return the NIC or bond below an interface, and the tag on the way; the name is empty without one. Interfaces
-        that were `seen` are not looked at again: patch cables may form rings."""
-        one = self.kernel.get(name)
-        if one is None:
+        """Return the NIC or bond below an interface, and the tag on the way; the name is empty without one.
+        Interfaces that were `seen` are not looked at again: patch cables may form rings."""
+        interface = self.kernel.get(name)
+        if interface is None:
             return (name, 0) if name in self.cards else ("", 0)
         if name in seen:
             return "", 0
         seen |= {name}
-        if one.type == "ethernet":
+        if interface.type == "ethernet":
             return self.card_names[name], 0
-        if one.type in _BONDS:
+        if interface.type in _BONDS:
             return name, 0
-        if one.type in _OVER:
-            below, outer = self.base(one.base, seen)
-            return below, one.vlan or outer
-        if one.type == "linux-bridge":
-            return self._below(one, seen)
-        if one.type == "ovs-interface":
+        if interface.type in _OVER:
+            below, outer = self.base(interface.base, seen)
+            return below, interface.vlan or outer
+        if interface.type == "linux-bridge":
+            return self._below(interface, seen)
+        if interface.type == "ovs-interface":
             # One end of a patch cable is in this bridge, what is below it in the other's.
-            wanted = one.patch or name
+            wanted = interface.patch or name
             for switch in self.switches:
                 for port in switch.ports:
                     if port.name == wanted:
@@ -159,29 +161,29 @@ class _Document:
     def mtu(self, name: str) -> int:
         """Return an interface's MTU, which a VLAN has of what it lies over unless it says its own; 0 where none is
         said."""
-        one = self.kernel.get(name)
-        if one is None:
+        interface = self.kernel.get(name)
+        if interface is None:
             return 0
-        return one.mtu or (self.mtu(one.base) if one.base else 0)
+        return interface.mtu or (self.mtu(interface.base) if interface.base else 0)
 
     def ifaces(self) -> Iterator[Iface]:
         """Yield the interfaces with an address, or a way to get one, that lie over a NIC."""
         macs = {card.mac for card in self.cards.values()}
-        for name, one in self.kernel.items():
-            families = [(version, family) for version, family in ((4, one.ipv4), (6, one.ipv6)) if family]
+        for name, interface in self.kernel.items():
+            families = [(version, family) for version, family in ((4, interface.ipv4), (6, interface.ipv6)) if family]
             static = tuple(address for _, family in families for address in _static(family))
             dynamic = frozenset(version for version, family in families if family.dhcp or family.autoconf)
             base, tag = self.base(name) if static or dynamic else ("", 0)
             if base:
-                cloned = dynamic and one.mac_address and one.mac_address not in macs
+                cloned = dynamic and interface.mac_address and interface.mac_address not in macs
                 yield Iface(
                     base=base,
                     vlan=tag,
                     addresses=static,
                     dynamic=dynamic,
                     mtu=self.mtu(name),
-                    clones=(one.mac_address,) if cloned else (),
-                    counted=one.type in _COUNTED,
+                    clones=(interface.mac_address,) if cloned else (),
+                    counted=interface.type in _COUNTED,
                 )
 
 
@@ -219,8 +221,12 @@ def read(host: ListedHost, problems: Problems) -> Attachment:
 def _named(nics: Iterable[ListedNic], config: NetworkConfig) -> list[ListedNic]:
     """Return a host's NICs, where the one it boots by has the name of the document's first NIC if it has none there."""
     listed = list(nics)
-    ethernets = [one for one in config.interfaces if one.type == "ethernet"]
-    if [nic.name for nic in listed] == [_BOOT] and ethernets and not any(one.mac_address for one in ethernets):
+    ethernets = [interface for interface in config.interfaces if interface.type == "ethernet"]
+    if (
+        [nic.name for nic in listed] == [_BOOT]
+        and ethernets
+        and not any(interface.mac_address for interface in ethernets)
+    ):
         return [ListedNic(ethernets[0].name, listed[0].mac_address)]
     return listed
 

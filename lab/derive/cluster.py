@@ -108,7 +108,7 @@ def read(inputs: Inputs) -> Cluster:
         ingress_vips=inputs.ingress_vips,
         rendezvous=inputs.rendezvous_ip,
         # Without the servers that are given by name: the lab has none of those.
-        ntp=tuple(str(one) for text in inputs.ntp_sources if (one := words.address(text))),
+        ntp=tuple(str(clock) for text in inputs.ntp_sources if (clock := words.address(text))),
         minimal=inputs.minimal_iso,
         hosts=_fenced(_placed(_with_bootstrap(hosts, inputs), inputs), inputs),
         # A proxy for either scheme is the registry's too, as far as the lab is concerned.
@@ -140,14 +140,14 @@ def _networks_of(hosts: Iterable[Host], virtual: Iterable[str]) -> tuple[Subnet,
     """Return networks for manifests that name none, as the service finds them: those of hosts' addresses that hold the
     API's where that is known, else the first host's."""
     static: list[Address] = [address for host in hosts for address in host.attachment.addresses]
-    holding = [one.network for one in static if any(ip_address(text) in one.network for text in virtual)]
-    chosen = dict.fromkeys(holding or [one.network for one in static[:1]])
+    holding = [address.network for address in static if any(ip_address(text) in address.network for text in virtual)]
+    chosen = dict.fromkeys(holding or [address.network for address in static[:1]])
     # The shortest prefix, where hosts have several in one network.
     wider = {
-        one for one, other in itertools.permutations(chosen, 2)
-        if one.version == other.version and one.prefixlen > other.prefixlen and one.overlaps(other)
+        network for network, other in itertools.permutations(chosen, 2)
+        if network.version == other.version and network.prefixlen > other.prefixlen and network.overlaps(other)
     }  # fmt: skip
-    return tuple(one for one in chosen if one not in wider)
+    return tuple(network for network in chosen if network not in wider)
 
 
 def _with_bootstrap(hosts: list[Host], inputs: Inputs) -> list[Host]:
@@ -156,7 +156,7 @@ def _with_bootstrap(hosts: list[Host], inputs: Inputs) -> list[Host]:
         return hosts
     return [
         replace(host, role="master")
-        if not host.role and any(str(one.ip) == inputs.rendezvous_ip for one in host.attachment.addresses)
+        if not host.role and any(str(address.ip) == inputs.rendezvous_ip for address in host.attachment.addresses)
         else host
         for host in hosts
     ]

@@ -16,10 +16,14 @@ from typing import IO, Annotated, Any, cast
 
 import msgspec
 
-from lab.subject.errors import IncompleteImage
+from lab.errors import LabError
 from lab.subject.stores import Store
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+
+
+class IncompleteImage(LabError, ValueError):
+    """A part of an image is not in its store; names it."""
 
 
 class _Part(msgspec.Struct):
@@ -174,7 +178,7 @@ def _extracted(blobs: Sequence[Path], pattern: str, target: Path) -> list[Path]:
                 if path.rpartition("/")[0] != folder:
                     continue
                 if base.startswith(".wh."):
-                    for removed in [one for one in below if base in (f".wh.{one}", ".wh..wh..opq")]:
+                    for removed in [hidden for hidden in below if base in (f".wh.{hidden}", ".wh..wh..opq")]:
                         below.discard(removed)
                         links.pop(removed, None)
                         if removed in copied:

@@ -38,7 +38,9 @@ def pull_secret(value: str | None) -> Path | None:
     # Without the values, which are secret; somebody may have written one in a name's place.
     if odd := [shown_registry(registry) for registry, entry in auths.items() if not isinstance(entry, dict)]:
         raise SubjectError(source, f"auths: {', '.join(odd)}: must be a mapping with auth")
-    if "credsStore" not in document and (odd := [shown_registry(one) for one in auths if not _has_login(auths[one])]):
+    if "credsStore" not in document and (
+        odd := [shown_registry(registry) for registry in auths if not _has_login(auths[registry])]
+    ):
         raise SubjectError(source, f"auths: {', '.join(odd)}: auth must be the base64 of USER:PASSWORD")
     return Path(value)
 
@@ -73,11 +75,11 @@ def ca(value: str | None) -> Path | None:
         raise SubjectError(source, "has no certificate: want those of CAs, PEM (-----BEGIN CERTIFICATE-----)")
     # In a bundle that many use some will have expired; one of all of them is no use.
     now = datetime.now(UTC)
-    if all(one.not_valid_after_utc < now for one in certificates):
-        last = max(certificates, key=lambda one: one.not_valid_after_utc)
+    if all(certificate.not_valid_after_utc < now for certificate in certificates):
+        last = max(certificates, key=lambda certificate: certificate.not_valid_after_utc)
         raise SubjectError(source, f"has expired: {_name(last)} was valid until {last.not_valid_after_utc:%Y-%m-%d}")
-    if all(one.not_valid_before_utc > now for one in certificates):
-        first = min(certificates, key=lambda one: one.not_valid_before_utc)
+    if all(certificate.not_valid_before_utc > now for certificate in certificates):
+        first = min(certificates, key=lambda certificate: certificate.not_valid_before_utc)
         begins = f"{first.not_valid_before_utc:%Y-%m-%d}"
         raise SubjectError(source, f"is not valid yet: {_name(first)} is from {begins} on, by this machine's clock")
     return Path(value)

@@ -19,8 +19,7 @@ from pathlib import Path
 
 from installer.common.redact import shortened
 from lab.errors import SubjectError
-from lab.subject.contents import extract, layers
-from lab.subject.errors import IncompleteImage
+from lab.subject.contents import IncompleteImage, extract, layers
 from lab.subject.stores import Store
 
 #: Seconds that `version` may take: openshift-install's and node0's take a fifth of one, and this machine may be busy.

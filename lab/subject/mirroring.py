@@ -22,8 +22,7 @@ from installer.common.redact import without_login
 from lab.errors import SubjectError
 from lab.release.registry import loopback_registry
 from lab.release.stage import progress
-from lab.subject.contents import config, extract, layers
-from lab.subject.errors import IncompleteImage
+from lab.subject.contents import IncompleteImage, config, extract, layers
 from lab.subject.installer import from_image
 from lab.subject.model import Mirror, Subject
 from lab.subject.payload import Payload, check, is_release, read_payload
@@ -148,7 +147,7 @@ class Cache:
         """
         missing = {name: tag for tag, name in names.items() if not self._has(name)}
 
-        def one(name: str) -> str:
+        def copy_part(name: str) -> str:
             tag = missing[name]
             repository, _, digest = name.partition("@")
             # The tag keeps it from docker-registry's garbage collection.
@@ -158,7 +157,7 @@ class Cache:
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                for count, tag in enumerate(pool.map(one, missing), 1):
+                for count, tag in enumerate(pool.map(copy_part, missing), 1):
                     progress.say(f"release: image {count} of {len(missing)} copied: {tag}")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
@@ -185,7 +184,7 @@ class Cache:
         return subject
 
     def _save(self, name: str, payload: Payload, label: str) -> None:
-        sources = dict.fromkeys(one.partition("@")[0] for one in (name, *payload.components.values()))
+        sources = dict.fromkeys(image.partition("@")[0] for image in (name, *payload.components.values()))
         digest = payload.components["installer"].rpartition("@")[2]
         extracted = self.installer(digest, f"{label}: image installer")
         record = _Record(

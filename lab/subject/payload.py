@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import SubjectError
-from lab.subject.contents import config, extract, layers
-from lab.subject.errors import IncompleteImage
+from lab.subject.contents import IncompleteImage, config, extract, layers
 from lab.subject.stores import Store, is_digest
 
 REFERENCES = "image-references"

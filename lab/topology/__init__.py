@@ -33,12 +33,19 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 
 from __future__ import annotations
 
-from lab.topology.choices import FROM_NETWORK, FROM_STICK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.disks import DISK_GIB, Disk, Holds
-from lab.topology.errors import FieldsError
 from lab.topology.links import Link
-from lab.topology.load import load, load_text, read
-from lab.topology.model import MACHINE_NETWORK, Topology
+from lab.topology.load import changed, load, load_text, read
+from lab.topology.model import (
+    FROM_NETWORK,
+    FROM_STICK,
+    MACHINE_NETWORK,
+    Addressing,
+    BootWay,
+    MachineKind,
+    Platform,
+    Topology,
+)
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
@@ -58,7 +65,7 @@ from lab.topology.presets import (
     ha,
     sno,
 )
-from lab.topology.problems import written
+from lab.topology.problems import FieldsError, written
 
 __all__ = [
     "ARBITER_MIB",
@@ -91,6 +98,7 @@ __all__ = [
     "Stack",
     "Topology",
     "arbiter",
+    "changed",
     "compact",
     "fencing",
     "five",

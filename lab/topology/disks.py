@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from lab.buses import BUSES, Bus
-from lab.topology.errors import Problem
-from lab.topology.problems import Checked, unique, within
+from lab.topology.problems import Checked, Problem, unique, within
 
 Holds = Literal["nothing", "data", "old-system"]
 

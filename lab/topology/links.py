@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from lab.topology.errors import Problem
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import NodeSpec
+from lab.topology.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -38,20 +38,20 @@ def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
     if not node.nics:
         yield "", node.all_nics[0]
         return
-    for one in node.attached:
-        if isinstance(one, Bond):
-            yield f"bonds[{node.bonds.index(one)}]", one
+    for end in node.attached:
+        if isinstance(end, Bond):
+            yield f"bonds[{node.bonds.index(end)}]", end
         else:
-            yield f"nics[{[nic.name for nic in node.all_nics].index(one.name)}]", one
+            yield f"nics[{[nic.name for nic in node.all_nics].index(end.name)}]", end
 
 
 def addresses_of(nodes: Sequence[NodeSpec]) -> list[tuple[str, str]]:
     """Return the machines' addresses, each after the path of its field."""
     by_path = []
     for i, node in enumerate(nodes):
-        for path, one in attached(node):
+        for path, end in attached(node):
             where = f"nodes[{i}].{path}.addresses" if path else ""
-            by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", text) for k, text in enumerate(one.addresses)]
+            by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", text) for k, text in enumerate(end.addresses)]
     return by_path
 
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_address
+from typing import Literal
 
 import msgspec
 
 from lab.topology import words
-from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
-from lab.topology.errors import Problem
 from lab.topology.links import Link, addresses_of, attached, portal_links, portal_problems
 from lab.topology.networks import Network, conflicts, only_network, taken_elsewhere
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
-from lab.topology.problems import Checked, unique, written
+from lab.topology.problems import Checked, Problem, unique, written
 from lab.topology.words import Subnet
+
+Addressing = Literal["static", "dhcp"]
+Platform = Literal["none", "baremetal", "external"]
+MachineKind = Literal["vm", "container"]
+#: How machines come to their live system (docs/topology.md, "Ways to boot").
+BootWay = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
+#: The ways on which the firmware itself asks the network for what it boots.
+FROM_NETWORK = ("pxe", "http-boot")
+#: Ways to boot on which the live system is on a USB stick.
+FROM_STICK = ("usb", "config-image")
 
 MACHINE_NETWORK = "192.168.111.0/24"
 
@@ -66,7 +75,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         if self.networks:
             if self.machine_network == MACHINE_NETWORK and (subnets := self.machine_subnets):
                 msgspec.structs.force_setattr(self, "machine_network", str(subnets[0]))
-            if any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
+            if any(network.dhcp or network.dhcpv6 for network in self.machine_networks):
                 msgspec.structs.force_setattr(self, "addressing", "dhcp")
         for field, vips in (("api_vip", self.api_vips), ("ingress_vip", self.ingress_vips)):
             if vips and getattr(self, field) is None:
@@ -77,7 +86,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from (f"{name}_vip" for name in ("api", "ingress") if getattr(self, f"{name}_vips"))
         if self.networks and self.machine_network == str(next(iter(self.machine_subnets), "")):
             yield "machine_network"
-        if self.networks and any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
+        if self.networks and any(network.dhcp or network.dhcpv6 for network in self.machine_networks):
             yield "addressing"
 
     # -- validation -----------------------------------------------------------------------------------------------
@@ -123,18 +132,18 @@ class Topology(Checked, frozen=True, kw_only=True):
             if is_set:
                 yield path, f"with networks, {path} is a field of the network"
         yield from conflicts(self.networks)
-        subnets = [str(one) for one in self.machine_subnets]
+        subnets = [str(subnet) for subnet in self.machine_subnets]
         if subnets and self.machine_network not in subnets:
             yield "machine_network", f"{self.machine_network} is none of the machines' networks, {', '.join(subnets)}"
 
     def _attachments(self) -> Iterator[Problem]:
-        networks = {one.name: one for one in self.all_networks}
+        networks = {network.name: network for network in self.all_networks}
         for i, node in enumerate(self.nodes):
-            for path, one in attached(node):
+            for path, link in attached(node):
                 place = f"nodes[{i}].{path}" if path else f"nodes[{i}]"
-                first = one.network or ("" if one.trunk else next(iter(networks)))
+                first = link.network or ("" if link.trunk else next(iter(networks)))
                 named = [("network", first)] if first else []
-                named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
+                named += [(f"trunk[{k}]", name) for k, name in enumerate(link.trunk)]
                 valid = True
                 for field, name in named:
                     network = networks.get(name)
@@ -148,7 +157,7 @@ class Topology(Checked, frozen=True, kw_only=True):
                     elif field != "network" and not network.vlan:
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
                 if valid:
-                    yield from self._address_problems(place, node, one)
+                    yield from self._address_problems(place, node, link)
 
     def _network_boots(self) -> Iterator[Problem]:
         for i, node in enumerate(self.nodes):
@@ -159,7 +168,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     def _iscsi(self) -> Iterator[Problem]:
         for i, node in enumerate(self.nodes):
-            cards = ((self._networks_of(one), one) for one in node.attached if isinstance(one, Nic))
+            cards = ((self._networks_of(nic), nic) for nic in node.attached if isinstance(nic, Nic))
             reached = {nets[0].name: card for nets, card in cards if nets and (card.network or not card.trunk)}
             for path, message in portal_problems(node, reached, self.all_networks):
                 yield f"nodes[{i}].{path}", message
@@ -178,9 +187,9 @@ class Topology(Checked, frozen=True, kw_only=True):
         """Return the NICs by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
         return portal_links(node, self.links(node))
 
-    def _address_problems(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
-        networks = self._networks_of(one)
-        for k, text in enumerate(one.addresses):
+    def _address_problems(self, place: str, node: NodeSpec, link: Attached) -> Iterator[Problem]:
+        networks = self._networks_of(link)
+        for k, text in enumerate(link.addresses):
             where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
             for network in networks:
                 yield from network.reserved(where, text)
@@ -192,7 +201,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     def _vips(self) -> Iterator[Problem]:
         for name in ("api", "ingress"):
-            one, several = getattr(self, f"{name}_vip"), getattr(self, f"{name}_vips")
+            single, several = getattr(self, f"{name}_vip"), getattr(self, f"{name}_vips")
             vips = self.vips(name)
             if self.platform != "baremetal":
                 if vips:
@@ -200,8 +209,8 @@ class Topology(Checked, frozen=True, kw_only=True):
                 continue
             if not vips:
                 yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
-            if several and one != several[0]:
-                yield f"{name}_vip", f"{one} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
+            if several and single != several[0]:
+                yield f"{name}_vip", f"{single} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
             subnets = () if self.load_balancer else self.machine_subnets  # its VIPs need no machine network
             yield from words.virtual_ips(name, vips, subnets, several=bool(several))
 
@@ -237,29 +246,29 @@ class Topology(Checked, frozen=True, kw_only=True):
             only_network(self.machine_network, self.address or "", self.addressing == "dhcp", self.aliases),
         )
 
-    def _networks_of(self, one: Attached) -> tuple[Network, ...]:
+    def _networks_of(self, link: Attached) -> tuple[Network, ...]:
         """Return the networks of a NIC or bond, the one without tags first."""
         by_name = {network.name: network for network in self.all_networks}
-        first = one.network or ("" if one.trunk else next(iter(by_name)))
-        return tuple(by_name[name] for name in (first, *one.trunk) if name in by_name)
+        first = link.network or ("" if link.trunk else next(iter(by_name)))
+        return tuple(by_name[name] for name in (first, *link.trunk) if name in by_name)
 
     def links(self, node: NodeSpec) -> tuple[Link, ...]:
         """Return a machine's links: NICs on their own, then bonds."""
         links = []
-        for one in node.attached:
-            networks = self._networks_of(one)
-            plain = not one.trunk or bool(one.network)
-            held = ((text, next((net for net in networks if net.holds(text)), networks[0])) for text in one.addresses)
+        for end in node.attached:
+            networks = self._networks_of(end)
+            plain = not end.trunk or bool(end.network)
+            held = ((text, next((net for net in networks if net.holds(text)), networks[0])) for text in end.addresses)
             links.append(
                 Link(
-                    name=one.name,
-                    nics=(one,) if isinstance(one, Nic) else node.members(one),
-                    bond=one if isinstance(one, Bond) else None,
-                    mac=node.mac_of(one),
+                    name=end.name,
+                    nics=(end,) if isinstance(end, Nic) else node.members(end),
+                    bond=end if isinstance(end, Bond) else None,
+                    mac=node.mac_of(end),
                     network=networks[0] if plain else None,
                     trunk=networks[1:] if plain else networks,
                     addresses=tuple(held),
-                    clones=one.clones,
+                    clones=end.clones,
                 )
             )
         return tuple(links)
@@ -287,7 +296,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     @property
     def bmc_network(self) -> Network:
         """The network with the BMCs."""
-        return next((one for one in self.all_networks if one.bmc), self.home)
+        return next((network for network in self.all_networks if network.bmc), self.home)
 
     @property
     def network(self) -> IPv4Network:
@@ -335,8 +344,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     def vips(self, service: str) -> tuple[str, ...]:
         """Return the virtual IPs of `api` or `ingress`."""
         several: tuple[str, ...] = getattr(self, f"{service}_vips")
-        one: str | None = getattr(self, f"{service}_vip")
-        return several or ((one,) if one else ())
+        single: str | None = getattr(self, f"{service}_vip")
+        return several or ((single,) if single else ())
 
     def known_addresses(self, node: NodeSpec) -> tuple[str, ...]:
         """Return a machine's addresses in the machine networks, the one that it is known by first: at most one a

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from lab.topology import words
-from lab.topology.errors import Problem
-from lab.topology.problems import Checked, remembered, unique, within
+from lab.topology.problems import Checked, Problem, remembered, unique, within
 
 NicModel = Literal["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"]
 BondMode = Literal["802.3ad", "active-backup", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"]

@@ -10,9 +10,8 @@ import msgspec
 from lab.buses import BUSES
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, MOST, Disk, kernel_names
-from lab.topology.errors import Problem
 from lab.topology.nics import LAST_BUS, Attached, Bond, Nic, only_nic
-from lab.topology.problems import Checked, unique, within
+from lab.topology.problems import Checked, Problem, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]
@@ -56,7 +55,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     def fill(self) -> None:
         """Set what follows from `nics` and `disks`."""
         if self.nics and not self.ip:
-            first = next((text for one in self.attached for text in one.addresses), "")
+            first = next((text for link in self.attached for text in link.addresses), "")
             msgspec.structs.force_setattr(self, "ip", first)
         if self.nics and not self.mac:
             msgspec.structs.force_setattr(self, "mac", self._mac())
@@ -68,7 +67,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         """See the class."""
         if self.nics:
             yield "mac"
-        if self.nics and self.ip == next((text for one in self.attached for text in one.addresses), ""):
+        if self.nics and self.ip == next((text for link in self.attached for text in link.addresses), ""):
             yield "ip"
         if self.disks:
             yield "disk_gib"
@@ -116,7 +115,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         for i, card in enumerate(cards):
             if card.name in bonded and (card.network or card.trunk or card.addresses):
                 yield f"nics[{i}]", f"{card.name} is in a bond: the bond has the network, trunk and addresses"
-        addresses = [text for one in self.attached for text in one.addresses]
+        addresses = [text for link in self.attached for text in link.addresses]
         if not addresses:
             yield "nics", "none has addresses: the lab has to know one, fixed or reserved, to reach the machine"
         elif self.ip not in addresses:
@@ -148,9 +147,9 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     def mac_fields(self) -> tuple[tuple[str, str], ...]:
         """The MAC addresses of its cards, and those that it gives them, with the paths of their fields."""
         own = [(f"nics[{k}].mac" if self.nics else "mac", nic.mac) for k, nic in enumerate(self.all_nics)]
-        both: list[tuple[str, Attached]] = [(f"nics[{k}]", one) for k, one in enumerate(self.nics)]
-        both += [(f"bonds[{k}]", one) for k, one in enumerate(self.bonds)]
-        return (*own, *((f"{path}.clones[{k}]", mac) for path, one in both for k, mac in enumerate(one.clones)))
+        both: list[tuple[str, Attached]] = [(f"nics[{k}]", link) for k, link in enumerate(self.nics)]
+        both += [(f"bonds[{k}]", link) for k, link in enumerate(self.bonds)]
+        return (*own, *((f"{path}.clones[{k}]", mac) for path, link in both for k, mac in enumerate(link.clones)))
 
     @property
     def all_nics(self) -> tuple[Nic, ...]:
@@ -168,18 +167,18 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         bonded = {name for bond in self.bonds for name in bond.nics}
         return (*(card for card in self.all_nics if card.name not in bonded), *self.bonds)
 
-    def mac_of(self, one: Attached) -> str:
+    def mac_of(self, link: Attached) -> str:
         """Return the MAC address of a NIC, or of a bond, which is its first NIC's."""
-        cards = (one,) if isinstance(one, Nic) else self.members(one) if isinstance(one, Bond) else ()
+        cards = (link,) if isinstance(link, Nic) else self.members(link) if isinstance(link, Bond) else ()
         return next((card.mac for card in cards), "")
 
     def _mac(self) -> str:
-        return next((self.mac_of(one) for one in self.attached if self.ip in one.addresses), "")
+        return next((self.mac_of(link) for link in self.attached if self.ip in link.addresses), "")
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """All of its addresses, the one that it is known by first."""
-        addresses = [text for one in self.attached for text in one.addresses]
+        addresses = [text for link in self.attached for text in link.addresses]
         return tuple(dict.fromkeys([self.ip, *addresses]))
 
     # -- disks -----------------------------------------------------------------------------------------------------

@@ -8,8 +8,7 @@ from ipaddress import IPv6Address
 from itertools import product
 from typing import Literal, Protocol, get_args
 
-from lab.topology.choices import Addressing
-from lab.topology.model import MACHINE_NETWORK, Topology
+from lab.topology.model import MACHINE_NETWORK, Addressing, Topology
 from lab.topology.networks import Network
 from lab.topology.nics import Nic
 from lab.topology.nodes import Firmware, NodeSpec, Role

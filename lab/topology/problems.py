@@ -11,11 +11,26 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from lab.topology.errors import FieldsError, Problem
+from lab.errors import LabError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Problem = tuple[str, str]
+"""A field's path, for example `nics[1].mac`, and what is wrong with it."""
 _COLLECTING: ContextVar[bool] = ContextVar("collecting", default=False)
+
+
+def line(path: str, message: str) -> str:
+    """Return one problem as text."""
+    return f"{path}: {message}" if path else message
+
+
+class FieldsError(LabError, ValueError):
+    """Fields of a struct contradict each other or their rules."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(line(*problem) for problem in self.problems))
 
 
 @contextmanager
@@ -58,7 +73,7 @@ def written(struct: Checked) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Checked):
         return written(value)
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def remembered(make: Callable[P, T]) -> Callable[P, T]:

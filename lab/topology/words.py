@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from installer.common.hostaddresses import never_within
-from lab.topology.errors import Problem
+from lab.topology.problems import Problem
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network

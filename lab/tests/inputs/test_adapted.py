@@ -96,7 +96,7 @@ def test_nodes_are_fenced_by_the_labs_bmcs():
     ]
     install["controlPlane"] |= {"fencing": {"credentials": own_credentials}}
     credentials = fenced_by_lab(install, access, shape)["controlPlane"]["fencing"]["credentials"]
-    assert [(one["hostName"], one["address"]) for one in credentials] == [
+    assert [(entry["hostName"], entry["address"]) for entry in credentials] == [
         ("master-1", "redfish+https://lab/master-1"),
         ("Master-0.corp.example", "redfish+https://lab/master-0"),
         ("elsewhere", "redfish+https://10.9.0.2/x"),
@@ -108,15 +108,15 @@ def test_nodes_are_fenced_by_the_labs_bmcs():
     # OpenShift's documentation writes `hostname`, which Go reads as well.
     text = json.dumps(install).replace("hostName", "hostname").replace('"address"', '"Address"')
     documented = fenced_by_lab(json.loads(text), access, shape)["controlPlane"]["fencing"]["credentials"]
-    assert [one["Address"] for one in documented] == [one["address"] for one in credentials]
-    assert not any("address" in one for one in documented)
+    assert [entry["Address"] for entry in documented] == [entry["address"] for entry in credentials]
+    assert not any("address" in entry for entry in documented)
     entries = install["controlPlane"]["fencing"]["credentials"] = [
         {"macAddress": node.mac.upper().replace(":", "-"), "address": "redfish+https://10.9.0.9/x"}
         for node in reversed(shape.nodes)
     ]
     by_mac = fenced_by_lab(install, access, shape)["controlPlane"]["fencing"]["credentials"]
-    assert [one["macAddress"] for one in by_mac] == [one["macAddress"] for one in entries]
-    assert [one["address"] for one in by_mac] == [f"redfish+https://lab/master-{n}" for n in (1, 0)]
+    assert [entry["macAddress"] for entry in by_mac] == [entry["macAddress"] for entry in entries]
+    assert [entry["address"] for entry in by_mac] == [f"redfish+https://lab/master-{n}" for n in (1, 0)]
 
 
 def test_names_in_other_letters_case_are_what_go_reads_them_as():
