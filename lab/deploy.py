@@ -68,7 +68,8 @@ def _decoded(path: Path) -> dict[str, Any]:
 
 
 def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """install-config.yaml and agent-config.yaml of a directory, decoded. Raises ConfigsError for all that cannot.
+    """Return install-config.yaml and agent-config.yaml of a directory, decoded. Raises ConfigsError for all that
+    cannot.
 
     agent-config.yaml may be as it was before its first release: no apiVersion, and its fields under `spec`.
     """
@@ -86,7 +87,7 @@ def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _released(agent: dict[str, Any]) -> dict[str, Any]:
-    """agent-config.yaml in the form that it has since its first release."""
+    """Return agent-config.yaml in the form that it has since its first release."""
     spec = agent.get("spec")
     if "apiVersion" in agent or not isinstance(spec, dict):
         return agent
@@ -111,7 +112,7 @@ def topology_for(
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
-    """The config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
+    """Return the config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
     try:
         secret = merged_secret(config.get(spelled(config, "pullSecret")) or "", access)
     except ValueError as error:
@@ -153,8 +154,8 @@ def inputs(directory: Path, skip: Collection[Path] = ()) -> list[Path]:
 
 
 def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) -> dict[str, Any]:
-    """The config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by the host
-    name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
+    """Return the config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by
+    the host name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
     fenced = [node for node in topology.nodes if node.name in ours]
     by_mac = {_digits(mac): ours[node.name] for node in fenced for _, mac in node.mac_fields}
@@ -167,7 +168,7 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
         return {**entry, **{spelled(entry, key): value for key, value in credential.items()}}
 
     def within(value: Any, *names: str) -> Any:
-        """The same with credentials replaced, which lie at the end of these fields."""
+        """Return the same with credentials replaced, which lie at the end of these fields."""
         if not names:
             return [replaced(entry) for entry in value] if isinstance(value, list) else value
         if not isinstance(value, dict) or (key := spelled(value, names[0])) not in value:
@@ -183,7 +184,7 @@ def _digits(mac: str) -> str:
 
 
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
-    """The config with the lab's NTP server added, and where hosts find what they boot."""
+    """Return the config with the lab's NTP server added, and where hosts find what they boot."""
     named, clock = spelled(config, "additionalNTPSources"), topology.gateway
     sources = config.get(named) or []
     fields = {named: [*sources, *([clock] if clock not in sources else [])]}
@@ -330,7 +331,7 @@ class Deployment:
         return self.lab.inside(ask)
 
     def console_log(self, host: str) -> Path:
-        """The file with a host's console."""
+        """Return the file with a host's console."""
         return self.lab.layout.console_log(self.lab.nodes[host].spec)
 
     def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:

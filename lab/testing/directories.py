@@ -34,7 +34,7 @@ _SERVICES = {4: "172.30.0.0/16", 6: "'fd02::/112'"}
 
 
 def install(masters: int = 1, workers: int = 0, more: str = NONE, *, machines: str = FOUR, name: str = "ocp") -> str:
-    """install-config.yaml; pods and services have the families of the machine networks, in their order."""
+    """Return install-config.yaml; pods and services have the families of the machine networks, in their order."""
     families = dict.fromkeys(6 if "::" in cidr else 4 for cidr in machines.split(","))
     pods, services = (f"[{', '.join(cidrs[version] for version in families)}]" for cidrs in (_PODS, _SERVICES))
     named = {"CLUSTER": name, "MASTERS": masters, "WORKERS": workers, "MACHINES": machines}
@@ -46,7 +46,7 @@ def install(masters: int = 1, workers: int = 0, more: str = NONE, *, machines: s
 
 
 def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", version: str = "v1beta1") -> str:
-    """agent-config.yaml; `@` in a host is its number, from 2 on."""
+    """Return agent-config.yaml; `@` in a host is its number, from 2 on."""
     head = f"apiVersion: {version}\nkind: AgentConfig\nmetadata: {{name: ocp}}\nrendezvousIP: {rendezvous}\n{more}"
     if not hosts:
         return head
@@ -54,7 +54,7 @@ def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", versio
 
 
 def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
-    """A host with cards of these names and a network document."""
+    """Return a host with NICs of these names and a network document."""
     text = "  - hostname: node-@\n" + more + "    interfaces:\n"
     text += "".join(f"      - {{name: {name}, macAddress: 00:ef:44:2{n}:e6:a@}}\n" for n, name in enumerate(cards))
     lines = "".join(f"      {line}\n" for line in network.splitlines())
@@ -62,31 +62,31 @@ def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
 
 
 def ethernet(name: str, families: str = "ipv4: {enabled: false}", more: str = "") -> str:
-    """An interface."""
+    """Return an interface."""
     return f"  - {{name: {name}, type: ethernet, state: up, {families}{more}}}\n"
 
 
 def static(address: str, length: int = 24, version: int = 4) -> str:
-    """A family with an address of its own."""
+    """Return a family with an address of its own."""
     address = f"{{ip: '{address}', prefix-length: {length}}}"
     return f"ipv{version}: {{enabled: true, dhcp: false, address: [{address}]}}"
 
 
 def tail(device: str, gateway: str = "192.168.122.1", servers: str = "[192.168.122.1]", more: str = "") -> str:
-    """DNS servers and the default route."""
+    """Return DNS servers and the default route."""
     default = "0.0.0.0/0" if "." in gateway else "'::/0'"
     route = f"{{destination: {default}, next-hop-address: '{gateway}', next-hop-interface: {device}, table-id: 254}}"
     return f"dns-resolver: {{config: {{server: {servers}}}}}\nroutes: {{config: [{route}{more}]}}\n"
 
 
 def bond(mode: str, rest: str = "ipv4: {enabled: false}", name: str = "bond0", cards: str = "[eno1, eno2]") -> str:
-    """A bond."""
+    """Return a bond."""
     aggregation = f"link-aggregation: {{mode: {mode}, options: {{miimon: '150'}}, port: {cards}}}"
     return f"  - {{name: {name}, type: bond, state: up, {aggregation}, {rest}}}\n"
 
 
 def vlan(base: str, tag: int | str, families: str) -> str:
-    """A VLAN."""
+    """Return a VLAN."""
     return f"  - {{name: {base}.{tag}, type: vlan, state: up, vlan: {{base-iface: {base}, id: {tag}}}, {families}}}\n"
 
 
@@ -98,12 +98,12 @@ ETHERNETS = ["eno1", "eno2"]
 
 
 def hint(text: str) -> tuple[str, str]:
-    """One node with a hint."""
+    """Return one node with a hint."""
     return install(), agent(host(["eno1"], STATIC, f"    rootDeviceHints: {text}\n"))
 
 
 def several(count: int, network: str = STATIC, cards: Sequence[str] = ("eno1",), **more: str) -> str:
-    """agent-config.yaml of some hosts."""
+    """Return agent-config.yaml of some hosts."""
     return agent(*[host(cards, network)] * count, **more)
 
 
