@@ -31,7 +31,7 @@ _BOOT = "boot"
 
 
 @dataclass(frozen=True)
-class Card:
+class HostNic:
     """A NIC: the name that the files give it, and its MAC address (empty: any)."""
 
     name: str
@@ -62,7 +62,7 @@ class Attachment:
     nothing of: each asks for an address (NetworkManager's default).
     """
 
-    cards: tuple[Card, ...] = ()
+    nics: tuple[HostNic, ...] = ()
     bonds: dict[str, tuple[BondMode, tuple[str, ...]]] = field(default_factory=dict)
     _: KW_ONLY
     ifaces: tuple[Iface, ...] = ()
@@ -80,30 +80,30 @@ class Attachment:
 class _Document:
     """One NMState document, looked up by interface name."""
 
-    def __init__(self, config: NetworkConfig, cards: list[Card]) -> None:
+    def __init__(self, config: NetworkConfig, nics: list[HostNic]) -> None:
         # An OVS bridge often has the name of the interface in it.
         self.kernel = {interface.name: interface for interface in config.interfaces if interface.type != "ovs-bridge"}
         self.switches = [interface for interface in config.interfaces if interface.type == "ovs-bridge"]
-        self.cards = {card.name: card for card in cards}
-        by_mac = {card.mac: card.name for card in cards if card.mac}
-        #: The names in `cards` of the NICs that the document has.
-        self.card_names = {
+        self.nics = {nic.name: nic for nic in nics}
+        by_mac = {nic.mac: nic.name for nic in nics if nic.mac}
+        #: The names in `nics` of the NICs that the document has.
+        self.nic_names = {
             interface.name: by_mac.get(interface.mac_address, interface.name)
             for interface in self.kernel.values()
             if interface.type == "ethernet"
         }
-        for name, card in self.card_names.items():
-            self.cards.setdefault(card, Card(card, self.kernel[name].mac_address))
+        for name, listed in self.nic_names.items():
+            self.nics.setdefault(listed, HostNic(listed, self.kernel[name].mac_address))
         for interface in self.kernel.values():
             if interface.type in _OVER and interface.base not in self.kernel:
-                self.cards.setdefault(interface.base, Card(interface.base))
+                self.nics.setdefault(interface.base, HostNic(interface.base))
 
     def bonds(self) -> dict[str, tuple[BondMode, tuple[str, ...]]]:
         """Return modes and NICs of the bonds, of Linux and of OVS."""
         return {
             interface.name: (
                 _OVS_MODES[interface.mode] if interface.type == "ovs-bond" else cast(BondMode, interface.mode),
-                tuple(self.card_names.get(port.name, port.name) for port in interface.ports),
+                tuple(self.nic_names.get(port.name, port.name) for port in interface.ports),
             )
             for interface in self.kernel.values()
             if interface.type in _BONDS
@@ -126,12 +126,12 @@ class _Document:
         Interfaces that were `seen` are not looked at again: patch cables may form rings."""
         interface = self.kernel.get(name)
         if interface is None:
-            return (name, 0) if name in self.cards else ("", 0)
+            return (name, 0) if name in self.nics else ("", 0)
         if name in seen:
             return "", 0
         seen |= {name}
         if interface.type == "ethernet":
-            return self.card_names[name], 0
+            return self.nic_names[name], 0
         if interface.type in _BONDS:
             return name, 0
         if interface.type in _OVER:
@@ -156,7 +156,7 @@ class _Document:
 
     def unmentioned(self) -> tuple[str, ...]:
         """Return the NICs that it says nothing of."""
-        return tuple(name for name in self.cards if name not in self.card_names.values())
+        return tuple(name for name in self.nics if name not in self.nic_names.values())
 
     def mtu(self, name: str) -> int:
         """Return an interface's MTU, which a VLAN has of what it lies over unless it says its own; 0 where none is
@@ -168,7 +168,7 @@ class _Document:
 
     def ifaces(self) -> Iterator[Iface]:
         """Yield the interfaces with an address, or a way to get one, that lie over a NIC."""
-        macs = {card.mac for card in self.cards.values()}
+        macs = {nic.mac for nic in self.nics.values()}
         for name, interface in self.kernel.items():
             families = [(version, family) for version, family in ((4, interface.ipv4), (6, interface.ipv6)) if family]
             static = tuple(address for _, family in families for address in _static(family))
@@ -198,8 +198,8 @@ def read(host: ListedHost, problems: Problems) -> Attachment:
     """Read a host's attachment; what no lab has is added to the problems."""
     config = host.network_config
     if config is None:
-        return Attachment(tuple(_cards(host.interfaces)))
-    document = _Document(config, _cards(_named(host.interfaces, config)))
+        return Attachment(tuple(_host_nics(host.interfaces)))
+    document = _Document(config, _host_nics(_named(host.interfaces, config)))
     problems += [(host.file, f"{host.path}.networkConfig: {rule}") for rule in document.unfit()]
     ifaces, unmentioned = tuple(_merged(document.ifaces())), document.unmentioned()
     if not ifaces and not unmentioned:
@@ -208,7 +208,7 @@ def read(host: ListedHost, problems: Problems) -> Attachment:
     ways_out = [ipaddress.ip_network(route.destination).prefixlen == 0 for route in config.routes]
     routes = [(out, route.next_hop) for out, route in zip(ways_out, config.routes, strict=True) if route.next_hop]
     return Attachment(
-        cards=tuple(document.cards.values()),
+        nics=tuple(document.nics.values()),
         bonds=document.bonds(),
         ifaces=ifaces,
         routers=tuple(hop for out, hop in routes if out),
@@ -231,8 +231,10 @@ def _named(nics: Iterable[ListedNic], config: NetworkConfig) -> list[ListedNic]:
     return listed
 
 
-def _cards(nics: Iterable[ListedNic]) -> list[Card]:
-    return [Card(nic.name or (f"card {number}" if number else ""), nic.mac_address) for number, nic in enumerate(nics)]
+def _host_nics(nics: Iterable[ListedNic]) -> list[HostNic]:
+    return [
+        HostNic(nic.name or (f"NIC {number}" if number else ""), nic.mac_address) for number, nic in enumerate(nics)
+    ]
 
 
 def _merged(ifaces: Iterable[Iface]) -> Iterator[Iface]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from lab import topology
-from lab.derive.attachment import Card, Iface
+from lab.derive.attachment import HostNic, Iface
 from lab.derive.cluster import Cluster, Host, asks
 from lab.derive.networks import Plan, Segment
 from lab.errors import ConfigsError, TopologyError
@@ -66,7 +66,7 @@ def build(
     pool = _Addresses({*static, *cluster.api_vips, *cluster.ingress_vips, *servers}, cluster.source)
     own = {id(segment): _own(segment, pool) for segment in plan.segments}
     single = _is_single(cluster, plan)
-    macs = {card.mac for host, _ in cluster.hosts for card in host.attachment.cards}
+    macs = {nic.mac for host, _ in cluster.hosts for nic in host.attachment.nics}
     lab_macs = (f"52:54:00:6e:{number >> 8:02x}:{number & 255:02x}" for number in range(0x3100, 0x10000))
     unused_macs = (mac for mac in lab_macs if mac not in macs)
     used = {host.name for host, _ in cluster.hosts}
@@ -134,10 +134,10 @@ def _memory(host: Host, role: str) -> int:
 def _is_single(cluster: Cluster, plan: Plan) -> bool:
     """Return whether there is one network, and one plain NIC in each machine: a topology then lists no networks."""
     plain = all(
-        len(host.attachment.cards) <= 1
+        len(host.attachment.nics) <= 1
         and not host.attachment.bonds
         and len(host.attachment.addresses) <= 1
-        and all(card.mac or not card.name for card in host.attachment.cards)
+        and all(nic.mac or not nic.name for nic in host.attachment.nics)
         and not any(iface.vlan or iface.mtu or iface.clones for iface in host.attachment.ifaces)
         for host, _ in cluster.hosts
     )
@@ -185,9 +185,9 @@ def _disks(host: Host) -> dict[str, Any]:
 def _one_card(
     host: Host, plan: Plan, pool: _Addresses, unused_macs: Iterator[str], *, rendezvous_ip: str
 ) -> dict[str, Any]:
-    cards, held = host.attachment.cards, host.attachment.addresses
+    nics, held = host.attachment.nics, host.attachment.addresses
     ip = str(held[0].ip) if held else rendezvous_ip or pool.free(plan.home.subnets[0])
-    return {"mac": (cards[0].mac if cards else "") or next(unused_macs), "ip": ip}
+    return {"mac": (nics[0].mac if nics else "") or next(unused_macs), "ip": ip}
 
 
 def _attached(
@@ -199,12 +199,12 @@ def _attached(
     for iface in attachment.ifaces:
         ifaces.setdefault(iface.base, []).append(iface)
     bonded = {name for _, ports in attachment.bonds.values() for name in ports}
-    cards = list(attachment.cards)
+    nics = list(attachment.nics)
     if not ifaces:
-        first = next(iter(attachment.unmentioned), cards[0].name if cards else "")
+        first = next(iter(attachment.unmentioned), nics[0].name if nics else "")
         ifaces[first] = [Iface(base=first, dynamic=frozenset(s.version for s in plan.home.subnets))]
-    buses = _buses(cards)
-    kernel = {card.name: f"enp{bus}s0" for card, bus in zip(cards, buses, strict=True)}
+    buses = _buses(nics)
+    kernel = {nic.name: f"enp{bus}s0" for nic, bus in zip(nics, buses, strict=True)}
 
     def placed(base: str) -> dict[str, Any]:
         """Return networks and addresses of a NIC or bond."""
@@ -228,21 +228,21 @@ def _attached(
         fields |= {"addresses": list(dict.fromkeys(held))} if held else {}
         return fields | ({"clones": clones} if clones else {})
 
-    nics = []
-    for index, (card, bus) in enumerate(zip(cards, buses, strict=True), 1):
-        nic: dict[str, Any] = {"mac": card.mac or next(unused_macs)} | ({"pci": bus} if bus != index else {})
+    entries = []
+    for index, (nic, bus) in enumerate(zip(nics, buses, strict=True), 1):
+        entry: dict[str, Any] = {"mac": nic.mac or next(unused_macs)} | ({"pci": bus} if bus != index else {})
         # A NIC that is found by its name has to have it.
-        if not card.mac and card.name != kernel[card.name]:
-            nic["name"] = kernel[card.name] = card.name
-        nics.append(nic if card.name in bonded else nic | placed(card.name))
-    if not cards:
-        nics = [{"mac": next(unused_macs)} | placed("")]
+        if not nic.mac and nic.name != kernel[nic.name]:
+            entry["name"] = kernel[nic.name] = nic.name
+        entries.append(entry if nic.name in bonded else entry | placed(nic.name))
+    if not nics:
+        entries = [{"mac": next(unused_macs)} | placed("")]
     bonds = [
         {"name": name, "mode": mode, "nics": [kernel[port] for port in ports]} | placed(name)
         for name, (mode, ports) in attachment.bonds.items()
     ]
-    fields: dict[str, Any] = {"nics": nics} | ({"bonds": bonds} if bonds else {})
-    all_addresses = [text for attached in (*nics, *bonds) for text in attached.get("addresses", [])]
+    fields: dict[str, Any] = {"nics": entries} | ({"bonds": bonds} if bonds else {})
+    all_addresses = [text for attached in (*entries, *bonds) for text in attached.get("addresses", [])]
     addresses = [text for text in all_addresses if plan.home.holds(text)] or [
         text for text in all_addresses if any(ipaddress.ip_address(text) in subnet for subnet in plan.machine_subnets)
     ]
@@ -251,11 +251,11 @@ def _attached(
     return fields | ({"ip": addresses[0]} if addresses else {})
 
 
-def _buses(cards: list[Card]) -> list[int]:
+def _buses(nics: list[HostNic]) -> list[int]:
     """Return the PCI buses of NICs, from which the kernel makes their names (enp2s0: bus 2)."""
-    buses = {card.name: int(match[1]) for card in cards if not card.mac and (match := _BY_BUS.fullmatch(card.name))}
+    buses = {nic.name: int(match[1]) for nic in nics if not nic.mac and (match := _BY_BUS.fullmatch(nic.name))}
     free = (bus for bus in itertools.count(1) if bus not in buses.values())
-    return [buses[card.name] if card.name in buses else next(free) for card in cards]
+    return [buses[nic.name] if nic.name in buses else next(free) for nic in nics]
 
 
 def _in_files(cluster: Cluster, line: str) -> tuple[str, str]:

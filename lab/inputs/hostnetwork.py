@@ -1,6 +1,6 @@
 """The network of a host as users write it for the installer: NMState documents of a topology's machines.
 
-Names of cards are logical there: the installer maps them by MAC address to the kernel's.
+Names of NICs are logical there: the installer maps them by MAC address to the kernel's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.topology import Link, Network, NodeSpec, Topology
 
-# The only card of a machine.
+# The only NIC of a machine.
 NIC = "eth0"
 _DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 _MAIN_TABLE = 254
@@ -65,16 +65,16 @@ def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
 
 def _plain(node: NodeSpec, link: Link) -> list[dict[str, Any]]:
     """Return the NICs of a link, and its bond."""
-    cards: list[dict[str, Any]] = [
+    nics: list[dict[str, Any]] = [
         {"name": _name(node, nic.name), "type": "ethernet", "state": "up", "mac-address": nic.mac} for nic in link.nics
     ]
     widest = max(link.networks, key=lambda network: network.mtu)
     if link.bond is None:
-        return [cards[0] | _mtu(widest) | _families(link, link.network)]
+        return [nics[0] | _mtu(widest) | _families(link, link.network)]
     off = {"ipv4": {"enabled": False}, "ipv6": {"enabled": False}}
     aggregation = {"mode": link.bond.mode, "port": [nic.name for nic in link.nics], "options": {"miimon": 100}}
     bond = {"name": link.name, "type": "bond", "state": "up", "link-aggregation": aggregation}
-    return [*(card | _mtu(widest) | off for card in cards), bond | _mtu(widest) | _families(link, link.network)]
+    return [*(nic | _mtu(widest) | off for nic in nics), bond | _mtu(widest) | _families(link, link.network)]
 
 
 def _mtu(network: Network) -> dict[str, int]:

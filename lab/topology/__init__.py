@@ -15,7 +15,7 @@ A node has one empty disk of `disk_gib` unless its disks are listed, in the orde
           - {size_gib: 20, serial: SYSTEM-1, holds: old-system, root: true}
           - {size_gib: 30}
 
-It has one card in one network, unless the topology has `networks`, and it `nics` and `bonds`:
+It has one NIC in one network, unless the topology has `networks`, and it `nics` and `bonds`:
 
     networks:
       - {name: machine, ipv4: 192.168.111.0/24, ipv6: "fd2e:6f44:5dd8::/64", vlan: 111, router_advertisements: true}

@@ -13,7 +13,7 @@ from lab.topology.problems import Problem
 
 @dataclass(frozen=True)
 class Link:
-    """A card or a bond of a machine as it is attached: its name there, its cards, its MAC address, the network without
+    """A NIC or a bond of a machine as it is attached: its name there, its NICs, its MAC address, the network without
     tags (None for a trunk alone) and those with tags, its addresses with the network of each, and further MAC addresses
     by which it asks for them."""
 
@@ -81,6 +81,6 @@ def portal_problems(node: NodeSpec, reached: Mapping[str, Nic], networks: Sequen
         elif not by_name[name].ipv4:
             yield field, f"{name} has no ipv4, which firmware asks for its disk by"
         elif name not in reached:
-            yield field, f"no card of the machine is in {name} by itself and without a tag, so its firmware is not"
+            yield field, f"no NIC of the machine is in {name} by itself and without a tag, so its firmware is not"
         elif not any(":" not in text and by_name[name].holds(text) for text in reached[name].addresses):
             yield field, f"{reached[name].name} has no IPv4 address in {name}; give it one, which it gets by DHCP"

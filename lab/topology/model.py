@@ -40,7 +40,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     it, at the virtual IPs, which are the lab's then, wherever they lie, or, without any, at the lab's own address.
 
     `boot` is how machines boot their live system. Where their firmware asks the network, the lab answers with DHCP
-    in the networks of cards without tags, whatever the machines themselves are configured with later.
+    in the networks of NICs without tags, whatever the machines themselves are configured with later.
 
     With `proxy`, hosts reach the registry through the lab's HTTP proxy alone; with `tang`, the lab has a Tang server.
     `bmc` is the vendor of the machines' BMCs (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
@@ -164,16 +164,16 @@ class Topology(Checked, frozen=True, kw_only=True):
             if self.boot == "http-boot" and node.firmware != "uefi":
                 yield f"nodes[{i}].firmware", f"{node.firmware} has no http-boot; use uefi, or boot: pxe"
             if not any(link.network is not None and self.boots_in(link.network) for link in self.links(node)):
-                yield f"nodes[{i}]", f"boot: {self.boot} needs a card without tags in a network with IPv4"
+                yield f"nodes[{i}]", f"boot: {self.boot} needs a NIC without tags in a network with IPv4"
 
     def _iscsi(self) -> Iterator[Problem]:
         for i, node in enumerate(self.nodes):
-            cards = ((self._networks_of(nic), nic) for nic in node.attached if isinstance(nic, Nic))
-            reached = {nets[0].name: card for nets, card in cards if nets and (card.network or not card.trunk)}
+            nics = ((self._networks_of(nic), nic) for nic in node.attached if isinstance(nic, Nic))
+            reached = {nets[0].name: nic for nets, nic in nics if nets and (nic.network or not nic.trunk)}
             for path, message in portal_problems(node, reached, self.all_networks):
                 yield f"nodes[{i}].{path}", message
             if node.portals and self.boot in FROM_NETWORK:
-                why = f"{self.boot}, but the cards of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb"
+                why = f"{self.boot}, but the NICs of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb"
                 yield "boot", why
 
     def boots_in(self, network: Network) -> bool:

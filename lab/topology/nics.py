@@ -1,4 +1,4 @@
-"""Network cards of a machine, and how several are one towards the lab."""
+"""NICs of a machine, and how several are one towards the lab."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Attached(Checked, frozen=True, kw_only=True):
 
 
 class Nic(Attached, frozen=True, kw_only=True):
-    """A network card. `pci` is the bus that it is alone on, from which its name comes: `enp1s0` is on bus 1, and the
-    default for the first card, `enp2s0` for the second. Another `name` may be `enoN` (the firmware says so), and in
+    """A NIC. `pci` is the bus that it is alone on, from which its name comes: `enp1s0` is on bus 1, and the
+    default for the first NIC, `enp2s0` for the second. Another `name` may be `enoN` (the firmware says so), and in
     container machines any."""
 
     mac: str
@@ -61,11 +61,11 @@ class Nic(Attached, frozen=True, kw_only=True):
 
 
 @remembered
-def _at(card: Nic, index: int) -> Nic:
-    bus = card.pci or index + 1
+def _at(nic: Nic, index: int) -> Nic:
+    bus = nic.pci or index + 1
     return Nic(
-        network=card.network, trunk=card.trunk, addresses=card.addresses, clones=card.clones, mac=card.mac,
-        model=card.model, pci=bus, name=card.name or f"enp{bus}s0",
+        network=nic.network, trunk=nic.trunk, addresses=nic.addresses, clones=nic.clones, mac=nic.mac,
+        model=nic.model, pci=bus, name=nic.name or f"enp{bus}s0",
     )  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def only_nic(mac: str, ip: str) -> Nic:
 
 
 class Bond(Attached, frozen=True, kw_only=True):
-    """Cards, by their names, that are one towards the lab. For 802.3ad the lab is the partner that speaks LACP; for
+    """NICs, by their names, that are one towards the lab. For 802.3ad the lab is the partner that speaks LACP; for
     balance-rr, balance-xor and broadcast its ports belong together; else they are ports like any other."""
 
     name: str = "bond0"
@@ -88,8 +88,8 @@ class Bond(Attached, frozen=True, kw_only=True):
         yield from super().problems()
         yield from words.interface("name", self.name)
         if not self.nics:
-            yield "nics", "a bond needs network cards"
-        yield from unique([(f"nics[{i}]", name) for i, name in enumerate(self.nics)], "card")
+            yield "nics", "a bond needs NICs"
+        yield from unique([(f"nics[{i}]", name) for i, name in enumerate(self.nics)], "NIC")
 
     @property
     def aggregated(self) -> bool:

@@ -41,7 +41,7 @@ def domain(path: str, text: str) -> Iterator[Problem]:
 def interface(path: str, text: str) -> Iterator[Problem]:
     """Check that the kernel takes it for a NIC's name."""
     if not _INTERFACE.fullmatch(text):
-        yield path, f"{text!r} is not a card's name of up to 15 letters, digits, dashes and underscores"
+        yield path, f"{text!r} is not a NIC's name of up to 15 letters, digits, dashes and underscores"
 
 
 def mac(path: str, text: str) -> Iterator[Problem]:
@@ -51,7 +51,7 @@ def mac(path: str, text: str) -> Iterator[Problem]:
     elif int(text[:2], 16) & 1:
         yield path, f"{text!r} is a multicast address"
     elif text == "00:00:00:00:00:00":
-        yield path, f"{text!r} is no network card's"
+        yield path, f"{text!r} is no NIC's"
 
 
 # Cached: checking a topology asks for the same few texts hundreds of times.
