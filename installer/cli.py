@@ -150,6 +150,19 @@ def _add_graph(commands: Any) -> None:
     graph.add_argument("--output-file", default="", metavar="FILE", help="write it here (default: standard output)")
 
 
+def _add_show(commands: Any) -> None:
+    show = _command(commands, "show", "Look at what an installation is made from")
+    inputs = _command(
+        show.add_subparsers(dest="show", required=True, metavar="WHAT"),
+        "inputs",
+        "Print the inputs in DIR as they are understood: decoded, defaulted and checked, without secrets",
+        epilog="Nothing is written to DIR. Errors and exit codes are those of create image.",
+    )
+    inputs.add_argument(
+        "-o", "--output", choices=("text", "json", "yaml"), default="text", help="form of the output (default: text)"
+    )
+
+
 def _add_gather(commands: Any) -> None:
     gather = _command(
         commands,
@@ -214,6 +227,7 @@ def parser() -> argparse.ArgumentParser:
     agent_commands = agent.add_subparsers(dest="agent", required=True, metavar="COMMAND")
     _add_create(agent_commands)
     _add_graph(agent_commands)
+    _add_show(agent_commands)
     _add_wait_for(agent_commands)
     _add_gather(agent_commands)
     _add_service(commands)
@@ -350,6 +364,11 @@ def _run(args: argparse.Namespace) -> int:
         return _create(args.target, args.dir)
     if args.agent == "graph":
         return _graph(args.output_file)
+    if args.agent == "show":
+        from installer.create.show import show_inputs
+
+        print(show_inputs(args.dir, args.output), end="")
+        return 0
     if args.agent == "gather":
         from installer import gather
         from installer.gather.remote import Access
@@ -407,7 +426,11 @@ def _main(argv: Sequence[str] | None) -> int:
         return EXIT_FATAL
     try:
         with signals.ended_by_signals():
-            logs.set_up(args.log_level, directory)
+            if getattr(args, "show", None):
+                # Nothing is made, so there is no progress to tell and no log to keep.
+                logs.set_up("warning" if args.log_level == "info" else args.log_level, None)
+            else:
+                logs.set_up(args.log_level, directory)
             return _run(args)
     except InstallerError as error:
         # As OpenShift's: an install-config that cannot be read is an error, everything else is fatal.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import ssl
 import subprocess
@@ -25,16 +26,15 @@ import yaml
 from installer.common.formats import YamlError, yamltext
 from installer.common.inputs import read_input
 from installer.common.secretfiles import write_private
-from lab import boots
+from lab import boots, seam
 from lab.derive import AGENT, INSTALL, derive
-from lab.derive.fields import Field, Problems, label, spelled
-from lab.derive.manifests import derive_from_manifests
+from lab.derive.cluster import label
+from lab.derive.inputs import ask
 from lab.errors import ConfigsError, InstallFailedError, TopologyError
 from lab.inputs import ztp
-from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
+from lab.inputs.configs import Access, boot_fields, merged_secret, spelled, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
-from lab.seam import tools
 from lab.subject import Subject
 from lab.subject.installer import default_installer, is_ours
 from lab.topology import FROM_STICK, Firmware, Topology
@@ -50,6 +50,9 @@ SERVICE_PORT = 8090
 REST_SECONDS = 10.0
 # Where the installer keeps what waiting commands need.
 STATE = ".openshift_install_state.json"
+_RELEASE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
+# A cluster in FIPS mode wants a host in FIPS mode, which this one need not be.
+_ANY_HOST = {"OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION": "true"}
 
 
 def _decoded(path: Path) -> dict[str, Any]:
@@ -66,7 +69,8 @@ def _decoded(path: Path) -> dict[str, Any]:
 
 
 def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """install-config.yaml and agent-config.yaml of a directory, decoded. Raises ConfigsError for all that cannot.
+    """Return install-config.yaml and agent-config.yaml of a directory, decoded. Raises ConfigsError for all that
+    cannot.
 
     agent-config.yaml may be as it was before its first release: no apiVersion, and its fields under `spec`.
     """
@@ -84,7 +88,7 @@ def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _released(agent: dict[str, Any]) -> dict[str, Any]:
-    """agent-config.yaml in the form that it has since its first release."""
+    """Return agent-config.yaml in the form that it has since its first release."""
     spec = agent.get("spec")
     if "apiVersion" in agent or not isinstance(spec, dict):
         return agent
@@ -92,15 +96,20 @@ def _released(agent: dict[str, Any]) -> dict[str, Any]:
 
 
 def topology_for(
-    directory: Path, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
+    directory: Path,
+    *,
+    installer: Sequence[str] = (),
+    firmware: Firmware = "uefi",
+    memory_mib: int | None = None,
+    vcpu: int | None = None,
 ) -> Topology:
-    """Return the lab for the cluster of a directory: of its two files, or of cluster-manifests/ where there is no
-    install-config.yaml. Raises TopologyError, ConfigsError."""
-    if ztp.is_ztp(directory):
-        manifests, agent = ztp.read(directory)
-        return derive_from_manifests(manifests, agent, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
-    install, agent = read(directory)
-    return derive(install, agent, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+    """Return the lab for the cluster of a directory, whose inputs node0 reads: the `installer` if it is one, else our
+    own. Raises TopologyError, ConfigsError."""
+    reader = installer if installer and is_ours(installer) else default_installer()
+    # The lab puts the release that it installs in the place of the one that manifests name.
+    release = ztp.release_image(directory) if ztp.is_ztp(directory) else ""
+    inputs = ask(reader, directory, {**_ANY_HOST, **({_RELEASE: release} if release else {})})
+    return derive(inputs, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
@@ -123,20 +132,6 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
         field: [*mirrors, *access.digest_sources] if isinstance(mirrors, list) else mirrors,
         **{key: "\n".join(filter(None, [str(config.get(key) or "").strip(), text])) for key, text in texts.items()},
     }
-
-
-def unadaptable(directory: Path) -> list[str]:
-    """List the obstacles to adding the lab's own credentials to a user's files, a line each; ask before there is a
-    lab."""
-    nobody = Access(pull_secret='{"auths": {}}', trust_bundle="", ssh_key="", mirrors=())
-    try:
-        if ztp.is_ztp(directory):
-            ztp.check_secret(directory, nobody)
-        else:
-            adapt_install_config(read(directory)[0], nobody)
-    except TopologyError as error:
-        return [f"{error.source}: {line}" for line in error.lines]
-    return []
 
 
 def inputs(directory: Path, skip: Collection[Path] = ()) -> list[Path]:
@@ -163,14 +158,14 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
     """Return the config with the lab's BMCs in the place of those that its control plane nodes are fenced by, each by
     the host name or, as newer installers have it, by a MAC address of the host's; without fencing, as it is."""
     ours = {bmc.host: bmc.credential() for bmc in access.bmcs}
-    by_mac = {mac: ours[node.name] for node in topology.nodes if node.name in ours for _, mac in node.mac_fields}
+    fenced = [node for node in topology.nodes if node.name in ours]
+    by_mac = {_digits(mac): ours[node.name] for node in fenced for _, mac in node.mac_fields}
 
     def replaced(entry: Any) -> Any:
         if not isinstance(entry, dict):
             return entry
-        place = Field(value=entry, source=INSTALL, path="", problems=Problems())
-        name, mac = label(place.get("hostName").text()), place.get("macAddress").mac()
-        credential = ours.get(name) or by_mac.get(mac) or {}
+        name, mac = (str(entry.get(spelled(entry, key)) or "") for key in ("hostName", "macAddress"))
+        credential = ours.get(label(name)) or by_mac.get(_digits(mac)) or {}
         return {**entry, **{spelled(entry, key): value for key, value in credential.items()}}
 
     def within(value: Any, *names: str) -> Any:
@@ -183,6 +178,10 @@ def fenced_by_lab(config: dict[str, Any], access: Access, topology: Topology) ->
 
     changed: dict[str, Any] = within(config, "controlPlane", "fencing", "credentials")
     return changed
+
+
+def _digits(mac: str) -> str:
+    return re.sub("[:.-]", "", mac.lower())
 
 
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
@@ -254,9 +253,8 @@ class Deployment:
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", where, "--log-level", self.log_level],
             env={
-                "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec,
-                # A cluster in FIPS mode wants a host in FIPS mode, which this one need not be.
-                "OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION": "true",
+                _RELEASE: self.release.pullspec,
+                **_ANY_HOST,
                 **self._tools(),
             },
             name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
@@ -268,8 +266,8 @@ class Deployment:
         if is_ours(self.installer):
             return {}
         folder = self.lab.layout.root / "tools"
-        tools.write(folder, default_installer())
-        return tools.environment(folder, self.lab.layout.root / "installer-cache")
+        seam.write_programs(folder, default_installer())
+        return seam.environment(folder, self.lab.layout.root / "installer-cache")
 
     def create(self, target: boots.Target, directory: Path | None = None) -> None:
         """Run `agent create TARGET`. Raises InstallFailedError."""

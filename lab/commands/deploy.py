@@ -15,8 +15,7 @@ from installer.common.numbers import DAY, real_type, whole_type
 from lab.cleanup import afterwards
 from lab.commands.liveview import LiveView, last_time, note_time
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, inputs, topology_for, unadaptable
-from lab.derive.settings import changed
+from lab.deploy import Deployment, inputs, read, topology_for
 from lab.errors import TopologyError
 from lab.host import records
 from lab.host.budget import MEMORY_MIB
@@ -25,7 +24,7 @@ from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
 from lab.subject.options import OPTIONS, add_options, choose
-from lab.topology import Bmc, MachineKind, Topology
+from lab.topology import Bmc, MachineKind, Topology, changed
 
 KINDS = get_args(MachineKind)
 BMCS = get_args(Bmc)
@@ -101,7 +100,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     topology = topology_for(
-        arguments.directory, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu
+        arguments.directory,
+        installer=[arguments.installer] if arguments.installer else (),
+        firmware=arguments.firmware,
+        memory_mib=arguments.memory,
+        vcpu=arguments.vcpu,
     )
     topology = changed(topology.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
     if arguments.plan and any(_asked(arguments, name) for name in OPTIONS):
@@ -109,21 +112,21 @@ def run(arguments: argparse.Namespace) -> int:
         topology = choose(lambda name: _asked(arguments, name)).sized(topology)
     lines = [*unsupported(topology), *ztp.check(arguments.directory, topology)]
     if arguments.plan:
-        # What this host cannot make is told of the plan, too: it may be meant for another one, or be edited.
+        # A plan that this host cannot make is printed with the reasons: it may be for another host, or be edited.
         print(topology.dump(), end="")
         if lines:
             raise TopologyError(str(arguments.directory), lines)
         return 0
     if topology.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
-    if arguments.iso is None:
-        # Of a plan the secret is no part: it may be the documentation's placeholder.
-        lines += unadaptable(arguments.directory)
     if lines:
         raise TopologyError(str(arguments.directory), lines)
     chosen = choose(lambda name: _asked(arguments, name))
     skip = (labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts")
     inputs(arguments.directory, skip)
+    if arguments.iso is None and not ztp.is_ztp(arguments.directory):
+        # node0 also shows inputs that it has consumed, of which there is nothing to copy.
+        read(arguments.directory)
     lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     kind = f"{len(topology.nodes)} {topology.machine}, {topology.boot}"
     begin, durations = time.monotonic(), cache_dir() / "deployments.json"

@@ -1,4 +1,4 @@
-"""Which networks a cluster's hosts are in, by their addresses and tags, and what answers there."""
+"""The networks of a cluster's hosts, by their addresses and tags, and the addresses that answer there."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from lab.derive.attachment import Attachment, Iface
-from lab.derive.cluster import INSTALL, Cluster, Host
-from lab.derive.fields import Subnet
+from lab.derive.cluster import Cluster, Host
 from lab.errors import TopologyError
-from lab.topology.words import never_answers
+from lab.topology.words import Subnet, never_answers
 
 
 @dataclass
 class Segment:
-    """A network of the lab to be. One that is `invented` is for cards that ask for an address, where the files do not
-    say of which network."""
+    """A network of the lab to be. An `invented` network is for NICs that ask for an address of a network that the files
+    do not name."""
 
     subnets: list[Subnet] = field(default_factory=list)
     vlan: int = 0
@@ -29,17 +28,17 @@ class Segment:
 
     @property
     def own_subnets(self) -> list[Subnet]:
-        """Its first subnet of each family: a lab's network has no more."""
+        """Return its first subnet of each family: a lab's network has no more."""
         firsts = {subnet.version: subnet for subnet in reversed(self.subnets)}
         return [subnet for subnet in self.subnets if firsts[subnet.version] == subnet]
 
     @property
     def answering(self) -> list[str]:
-        """Its routers and servers: one address may be several."""
+        """Return its routers and servers: an address may be both."""
         return list(dict.fromkeys([*self.routers, *self.servers]))
 
     def holds(self, text: str) -> bool:
-        """Whether the address is in it."""
+        """Return whether the address is in it."""
         return any(ip_address(text) in subnet for subnet in self.own_subnets)
 
 
@@ -48,6 +47,7 @@ class Plan:
 
     def __init__(self, cluster: Cluster) -> None:
         self.segments: list[Segment] = []
+        self._source = cluster.source
         self.machine_subnets = cluster.subnets
         # A server that is one of the machines, or a virtual IP, is not the lab's.
         self.machines = {str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses}
@@ -58,12 +58,15 @@ class Plan:
         self._inner = cluster.inner
         firsts = {subnet.version: subnet for subnet in reversed(cluster.subnets)}
         # A family's further networks are those of hosts elsewhere, if there are any.
-        self.home = self._segment([one for one in cluster.subnets if firsts[one.version] == one], 0)
+        self.home = self._segment([subnet for subnet in cluster.subnets if firsts[subnet.version] == subnet], 0)
         for host, _ in cluster.hosts:
             for iface in host.attachment.ifaces:
                 if iface.addresses:
                     segment = self._segment([address.network for address in iface.addresses], iface.vlan)
                     self._untagged |= segment is self.home and not iface.vlan
+                    if iface.vlan not in (0, segment.vlan):
+                        rule = f"{iface.vlan} is the tag of {segment.subnets[0]} here, and {segment.vlan} elsewhere"
+                        raise TopologyError(host.file, f"{host.path}.networkConfig: {rule}: labs carry it by one tag")
         for host, _ in cluster.hosts:
             self._place(host)
         for host, _ in cluster.hosts:
@@ -72,14 +75,14 @@ class Plan:
             self._serve(self._holding(text), text)
 
     def _segment(self, subnets: Iterable[Subnet], vlan: int) -> Segment:
-        """The network with any of these, or with this tag and none of their family; it then has all of them."""
+        """Return the network with any of these, or with this tag and none of their family; it then has all of them."""
         wanted = list(subnets)
         versions = {subnet.version for subnet in wanted}
-        connected = (one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted))
+        connected = (found for found in self.segments if any(_same(s, t) for s in found.subnets for t in wanted))
         tagged = (
-            one
-            for one in self.segments
-            if vlan and one.vlan == vlan and versions.isdisjoint(subnet.version for subnet in one.subnets)
+            found
+            for found in self.segments
+            if vlan and found.vlan == vlan and versions.isdisjoint(subnet.version for subnet in found.subnets)
         )
         segment = next(connected, None) or next(tagged, None)
         if segment is None:
@@ -87,17 +90,17 @@ class Plan:
             self.segments.append(segment)
         segment.vlan = segment.vlan or vlan
         for subnet in wanted:
-            like = [index for index, one in enumerate(segment.subnets) if _same(subnet, one)]
+            like = [index for index, known in enumerate(segment.subnets) if _same(subnet, known)]
             if not like:
                 segment.subnets.append(subnet)
             elif len(self.segments) > 1 and segment is not self.home:
                 # Hosts may say a part of it each: the widest counts.
-                widest = min(segment.subnets[like[0]], subnet, key=lambda one: one.prefixlen)
+                widest = min(segment.subnets[like[0]], subnet, key=lambda network: network.prefixlen)
                 segment.subnets[like[0]] = widest
         return segment
 
     def of(self, host: Host, iface: Iface) -> Segment:
-        """The network of one of a host's interfaces."""
+        """Return the network of a host's interface."""
         return self._placed.get((id(host), iface.base, iface.vlan), self.home)
 
     def _place(self, host: Host) -> None:
@@ -107,7 +110,7 @@ class Plan:
             self.home.dynamic |= {subnet.version for subnet in self.home.subnets}
         mine: list[Segment] = []
         # Types whose addresses the service does not count come last: it wants another interface in the machine network.
-        for iface in sorted(ifaces, key=lambda one: (not one.addresses, one.not_counted is not None, one.vlan)):
+        for iface in sorted(ifaces, key=lambda iface: (not iface.addresses, not iface.counted, iface.vlan)):
             segment = self._by_address_or_tag(iface) or self._for_dhcp(iface, mine)
             mine.append(segment)
             self._placed[id(host), iface.base, iface.vlan] = segment
@@ -117,20 +120,20 @@ class Plan:
     def _by_address_or_tag(self, iface: Iface) -> Segment | None:
         if iface.addresses:
             return self._segment([address.network for address in iface.addresses], iface.vlan)
-        return next((one for one in self.segments if iface.vlan and one.vlan == iface.vlan), None)
+        return next((segment for segment in self.segments if iface.vlan and segment.vlan == iface.vlan), None)
 
     def _for_dhcp(self, iface: Iface, mine: list[Segment]) -> Segment:
-        """The network of an interface that asks for its addresses.
+        """Return the network of an interface that asks for its addresses.
 
         It is the first machine network, unless the host is in it already or it is known to have another tag; then
-        another machine network of that family, if there is one; else one that is made up.
+        another machine network of that family, if there is one; else a network that is made up.
         """
         if self.home not in mine and not (iface.vlan and (self.home.vlan or self._untagged)):
             self.home.vlan = self.home.vlan or iface.vlan
             return self.home
         taken = [subnet for segment in (self.home, *mine) for subnet in segment.subnets]
-        spare = [one for one in self.machine_subnets if not any(_same(one, other) for other in taken)]
-        firsts = {one.version: one for one in reversed(spare) if one.version in iface.dynamic}
+        spare = [subnet for subnet in self.machine_subnets if not any(_same(subnet, other) for other in taken)]
+        firsts = {subnet.version: subnet for subnet in reversed(spare) if subnet.version in iface.dynamic}
         if firsts:
             return self._segment(firsts.values(), iface.vlan)
         name = str(iface.vlan or iface.base)
@@ -141,20 +144,20 @@ class Plan:
         return self._asking[name]
 
     def _unused(self, version: int) -> Subnet:
-        """A network that nobody has. Raises TopologyError where all are taken."""
+        """Return a network that nobody has. Raises TopologyError where all are taken."""
         four = (IPv4Network(f"192.168.{number}.0/24") for number in range(200, 256))
         six = (IPv6Network(f"fd6e:31:0:{number:x}::/64") for number in range(256))
         taken = [*self._inner, *(subnet for segment in self.segments for subnet in segment.subnets)]
-        for one in four if version == 4 else six:
-            if not any(_same(one, other) for other in taken):
-                return one
-        raise TopologyError(INSTALL, f"networking.machineNetwork: no IPv{version} network is left for cards that ask")
+        for subnet in four if version == 4 else six:
+            if not any(_same(subnet, other) for other in taken):
+                return subnet
+        raise TopologyError(self._source, f"machineNetwork: no IPv{version} network is left for NICs that ask")
 
     def _holding(self, text: str) -> Segment:
-        return next((one for one in self.segments if one.holds(text)), self.home)
+        return next((segment for segment in self.segments if segment.holds(text)), self.home)
 
     def _answer(self, attachment: Attachment) -> None:
-        """The lab answers where a host's routes lead, and at its DNS servers."""
+        """Have the lab answer where a host's routes lead, and at its DNS servers."""
         for text in attachment.routers:
             segment = self._holding(text)
             if text not in segment.routers and text not in self.machines:
@@ -175,6 +178,6 @@ class Plan:
             segment.servers.append(text)
 
 
-def _same(one: Subnet, other: Subnet) -> bool:
-    """Whether one lies in the other: a host's prefix may be longer than its network's."""
-    return one.version == other.version and one.overlaps(other)
+def _same(subnet: Subnet, other: Subnet) -> bool:
+    """Return whether either lies in the other: a host's prefix may be longer than its network's."""
+    return subnet.version == other.version and subnet.overlaps(other)

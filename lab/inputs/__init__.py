@@ -1,1 +1,1 @@
-"""What the installer is given in a lab: its input files, from a topology or as a user has them."""
+"""Inputs of the installer in a lab: its files, from a topology or as a user has them."""

@@ -6,7 +6,7 @@ They use the documented schema only (reference/installer.md §1), so any openshi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import yaml
 
 from installer.common.secretfiles import write_private
-from lab.derive.fields import spelled
 from lab.inputs import hostnetwork
 from lab.layout import boot_url, proxy_url
 from lab.topology import FROM_NETWORK, NodeSpec, Topology
@@ -37,7 +36,7 @@ class BmcAccess:
     password: str = field(repr=False)
 
     def credential(self) -> dict[str, str]:
-        """An entry of controlPlane.fencing.credentials but for the host's name; hosts do not know the BMC's CA."""
+        """Return an entry of controlPlane.fencing.credentials without the host's name; hosts do not know the CA."""
         return {
             "address": self.address,
             "username": self.username,
@@ -48,9 +47,9 @@ class BmcAccess:
 
 @dataclass(frozen=True)
 class Access:
-    """What a cluster needs to reach the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH public
-    key, the release's repositories by their own names, each with the one on the lab's registry (`mirrors`), the
-    machines' BMCs, and the lab's Tang server where it has one, as `diskEncryption` names servers (JSON text)."""
+    """The means by which a cluster reaches the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH
+    public key, the release's repositories by their own names, each with its mirror on the lab's registry (`mirrors`),
+    the machines' BMCs, and the lab's Tang server where it has one, as `diskEncryption` names servers (JSON text)."""
 
     pull_secret: str = field(repr=False)
     trust_bundle: str
@@ -62,12 +61,12 @@ class Access:
 
     @property
     def digest_sources(self) -> list[dict[str, Any]]:
-        """`mirrors` as install-config.yaml's imageDigestSources."""
+        """Return `mirrors` as install-config.yaml's imageDigestSources."""
         return [{"source": source, "mirrors": [mirror]} for source, mirror in self.mirrors]
 
 
 def install_config(topology: Topology, access: Access) -> dict[str, Any]:
-    """install-config.yaml of the topology."""
+    """Make install-config.yaml of the topology."""
     versions = list(dict.fromkeys(subnet.version for subnet in topology.machine_subnets))
     config: dict[str, Any] = {
         "apiVersion": "v1",
@@ -102,14 +101,14 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
 
 
 def fencing(topology: Topology, access: Access) -> dict[str, Any]:
-    """controlPlane.fencing for two masters that fence each other."""
+    """Make controlPlane.fencing for two masters that fence each other."""
     masters = {node.name for node in topology.masters}
     credentials = [{"hostName": bmc.host, **bmc.credential()} for bmc in access.bmcs if bmc.host in masters]
     return {"fencing": {"credentials": credentials}} if topology.fenced else {}
 
 
 def merged_secret(text: str, access: Access) -> str:
-    """A user's dockerconfigjson with the lab's credentials beside it. Raises ValueError, which quotes nothing of it."""
+    """Return a user's dockerconfigjson with the lab's credentials added. Raises ValueError, which quotes none of it."""
     try:
         secret = json.loads(text or "{}")
         auths = {**(secret.get("auths") or {}), **json.loads(access.pull_secret)["auths"]}
@@ -120,7 +119,7 @@ def merged_secret(text: str, access: Access) -> str:
 
 
 def through_proxy(document: dict[str, Any], topology: Topology) -> dict[str, Any]:
-    """A config or a spec with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
+    """Return a config or a spec with the lab's HTTP proxy in the place of its own; without one, as it is."""
     proxy = document.get(named := spelled(document, "proxy"))
     if not topology.proxy or not isinstance(proxy, dict):
         return document
@@ -128,26 +127,32 @@ def through_proxy(document: dict[str, Any], topology: Topology) -> dict[str, Any
     return {**document, named: {**proxy, **{key: proxy_url(topology) for key in keys if proxy.get(key)}}}
 
 
+def spelled(fields: Mapping[str, Any], name: str) -> str:
+    """Return the key by which a mapping has the field of this name: as Go reads JSON, the same in other letters' case
+    counts where the right one is missing."""
+    return name if name in fields else next((key for key in fields if str(key).lower() == name.lower()), name)
+
+
 def _load_balancer(topology: Topology) -> dict[str, Any]:
     return {"loadBalancer": {"type": "UserManaged"}} if topology.load_balancer else {}
 
 
 def _proxy(topology: Topology) -> dict[str, str]:
-    """The lab's proxy for everything but the cluster itself and its networks."""
+    """Name the lab's proxy for everything but the cluster itself and its networks."""
     direct = [f".{topology.cluster_domain}", *(str(subnet) for subnet in topology.machine_subnets)]
     return {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy")} | {"noProxy": ",".join(direct)}
 
 
 def root_device_hints(node: NodeSpec) -> dict[str, Any]:
-    """Hints for the node's installation disk: its name where it is the only disk, else its serial number; but one with
-    several paths has none of its own, and a deviceName in /dev/mapper is refused: paths alone are not eligible."""
+    """Return hints for the node's installation disk: its name where it is the only disk, else its serial number; but a
+    disk with several paths has no name of its own, and a deviceName in /dev/mapper is refused."""
     if node.all_disks[node.root_index].multipath:
         return {}
     return {"serialNumber": node.serial(node.root_index)} if node.disks else {"deviceName": node.root_device}
 
 
 def boot_fields(topology: Topology) -> dict[str, Any]:
-    """What agent-config.yaml says of how its hosts boot; what a firmware fetches by HTTP is a minimal image, and for
+    """Return the fields of agent-config.yaml for how its hosts boot; firmware fetches a minimal image by HTTP, and for
     platform external no ISO is a full one."""
     fields: dict[str, Any] = {}
     if topology.boot in ("minimal-iso", "http-boot"):
@@ -158,7 +163,7 @@ def boot_fields(topology: Topology) -> dict[str, Any]:
 
 
 def agent_config(topology: Topology) -> dict[str, Any]:
-    """agent-config.yaml of the topology: one entry per host, matched by MAC address."""
+    """Make agent-config.yaml of the topology: an entry per host, matched by MAC address."""
     hosts = []
     for node in topology.nodes:
         host: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """The network of a host as users write it for the installer: NMState documents of a topology's machines.
 
-Names of cards are logical there: the installer maps them by MAC address to the kernel's.
+Names of NICs are logical there: the installer maps them by MAC address to the kernel's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from lab.topology import Link, Network, NodeSpec, Topology
 
-# The only card of a machine.
+# The only NIC of a machine.
 NIC = "eth0"
 _DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 _MAIN_TABLE = 254
@@ -21,12 +21,12 @@ def _name(node: NodeSpec, name: str) -> str:
 
 
 def interfaces(node: NodeSpec) -> list[dict[str, str]]:
-    """A host's cards in agent-config.yaml."""
+    """Return a host's NICs in agent-config.yaml."""
     return [{"name": _name(node, nic.name), "macAddress": nic.mac} for nic in node.all_nics]
 
 
 def needs_document(topology: Topology, node: NodeSpec) -> bool:
-    """Whether a host needs a document; it does not where each of its cards is told everything by DHCP."""
+    """Return whether a host needs a document; it does not where DHCP configures each of its NICs."""
     links = topology.links(node)
     if topology.addressing == "static" or any(link.bond or link.trunk for link in links):
         return True
@@ -35,7 +35,8 @@ def needs_document(topology: Topology, node: NodeSpec) -> bool:
 
 
 def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
-    """The host's document: cards, bonds, VLANs and addresses, and routes and DNS servers that DHCP does not bring."""
+    """Return the host's document: NICs, bonds, VLANs and addresses, and routes and DNS servers that DHCP does not
+    bring."""
     interfaces: list[dict[str, Any]] = []
     routes: list[dict[str, Any]] = []
     for link in topology.links(node):
@@ -63,17 +64,17 @@ def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
 
 
 def _plain(node: NodeSpec, link: Link) -> list[dict[str, Any]]:
-    """The cards of a link, and its bond."""
-    cards: list[dict[str, Any]] = [
+    """Return the NICs of a link, and its bond."""
+    nics: list[dict[str, Any]] = [
         {"name": _name(node, nic.name), "type": "ethernet", "state": "up", "mac-address": nic.mac} for nic in link.nics
     ]
     widest = max(link.networks, key=lambda network: network.mtu)
     if link.bond is None:
-        return [cards[0] | _mtu(widest) | _families(link, link.network)]
+        return [nics[0] | _mtu(widest) | _families(link, link.network)]
     off = {"ipv4": {"enabled": False}, "ipv6": {"enabled": False}}
     aggregation = {"mode": link.bond.mode, "port": [nic.name for nic in link.nics], "options": {"miimon": 100}}
     bond = {"name": link.name, "type": "bond", "state": "up", "link-aggregation": aggregation}
-    return [*(card | _mtu(widest) | off for card in cards), bond | _mtu(widest) | _families(link, link.network)]
+    return [*(nic | _mtu(widest) | off for nic in nics), bond | _mtu(widest) | _families(link, link.network)]
 
 
 def _mtu(network: Network) -> dict[str, int]:
@@ -81,7 +82,7 @@ def _mtu(network: Network) -> dict[str, int]:
 
 
 def _families(link: Link, network: Network | None) -> dict[str, Any]:
-    """ipv4 and ipv6 of an interface in a network; both off without one."""
+    """Return ipv4 and ipv6 of an interface in a network; both off without one."""
     held = {4: list[dict[str, Any]](), 6: list[dict[str, Any]]()}
     for text, where in link.addresses:
         if network is not None and where == network and (subnet := network.subnet_of(text)) is not None:
@@ -121,7 +122,7 @@ def _routes(link: Link, network: Network, interface: str) -> list[dict[str, Any]
 
 
 def _first_of_each(routes: list[dict[str, Any]], topology: Topology, node: NodeSpec) -> list[dict[str, Any]]:
-    """One default route a family: by the network that the host is known in, if it has a gateway."""
+    """Return one default route a family: by the network that the host is known in, if it has a gateway."""
     home = next((net for net in topology.all_networks if net.holds(node.ip)), topology.home)
     routes = sorted(routes, key=lambda route: not home.holds(route["next-hop-address"]))
     firsts: dict[str, dict[str, Any]] = {}
@@ -131,7 +132,7 @@ def _first_of_each(routes: list[dict[str, Any]], topology: Topology, node: NodeS
 
 
 def _servers(topology: Topology, node: NodeSpec) -> list[str]:
-    """DNS servers of the host's networks that it can ask, those of the network that it is known in first."""
+    """Return DNS servers of the host's networks that it can ask, those of the network that it is known in first."""
     links = topology.links(node)
     networks = sorted((net for link in links for net in link.networks), key=lambda net: not net.holds(node.ip))
     six = {":" in text for text in node.addresses}

@@ -1,4 +1,4 @@
-"""What a disconnected lab adds to cluster-manifests/ and mirror/, where a user has those in place of the two files.
+"""Additions of a disconnected lab to cluster-manifests/ and mirror/, where a user has those in place of the two files.
 
 The manifests' fields are in reference/installer.md §2.1.
 """
@@ -16,87 +16,52 @@ from installer.common.formats import YamlError, yamltext
 from installer.common.inputs import read_input
 from installer.common.secretfiles import write_private
 from lab.derive import AGENT, INSTALL
-from lab.derive.manifests import CLUSTER_DEPLOYMENT, CLUSTER_INSTALL, FOLDER, INFRA_ENV, NMSTATE, Manifests
-from lab.errors import ConfigsError, TopologyError
+from lab.errors import TopologyError
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.topology import Topology
 
+FOLDER = "cluster-manifests"
+CLUSTER_INSTALL = f"{FOLDER}/agent-cluster-install.yaml"
+INFRA_ENV = f"{FOLDER}/infraenv.yaml"
 PULL_SECRET = f"{FOLDER}/pull-secret.yaml"
 IMAGE_SET = f"{FOLDER}/cluster-image-set.yaml"
 REGISTRIES = "mirror/registries.conf"
 CA_BUNDLE = "mirror/ca-bundle.crt"
-_KINDS = {
-    CLUSTER_INSTALL: "AgentClusterInstall",
-    CLUSTER_DEPLOYMENT: "ClusterDeployment",
-    INFRA_ENV: "InfraEnv",
-    NMSTATE: "NMStateConfig",
-}
 _KEY = ".dockerconfigjson"
 
 
 def is_ztp(directory: Path) -> bool:
-    """Whether a directory has manifests and no install-config.yaml, which would be what they are made from."""
+    """Return whether a directory has manifests and no install-config.yaml, which would be what they are made from."""
     return (directory / FOLDER).is_dir() and not (directory / INSTALL).exists()
 
 
-def _documents(directory: Path, name: str) -> list[Any]:
-    """The documents of a manifest, without empty ones; none where there is no file. Raises TopologyError."""
+def _manifest(directory: Path, name: str) -> dict[str, Any]:
+    """Return the first document, as the installer takes it; empty where there is none. Raises TopologyError."""
     path = directory / name
     try:
-        documents = [one for one in yamltext.load_all(read_input(path)) if one is not None]
+        documents = [document for document in yamltext.load_all(read_input(path)) if document is not None]
     except FileNotFoundError:
-        return []
+        return {}
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except YamlError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
-    # `oc get -o yaml` of several objects writes a List, in which no field is where it is looked for.
-    kinds = [one.get("kind") for one in documents if isinstance(one, dict)]
-    if wrong := [kind for kind in kinds if kind not in (None, _KINDS.get(name, kind))]:
-        rule = f"kind: {wrong[0]!r}: must be {_KINDS[name]}"
-        raise TopologyError(str(path), f"{rule}, a document each" if wrong[0] == "List" else rule)
-    return documents
+    if documents and not isinstance(documents[0], dict):
+        raise TopologyError(str(path), "must be a mapping")
+    return documents[0] if documents else {}
 
 
-def _manifest(directory: Path, name: str, *, needed: bool = False) -> dict[str, Any]:
-    """The first document, as the installer takes it. Raises TopologyError."""
-    documents = _documents(directory, name)
-    if not documents and not needed:
-        return {}
-    if not documents or not isinstance(documents[0], dict):
-        rule = "must be a mapping" if documents else "is missing or empty; the lab is made from it"
-        raise TopologyError(str(directory / name), rule)
-    return documents[0]
+def release_image(directory: Path) -> str:
+    """Return the release that the manifests name, empty where they name none. Raises TopologyError."""
+    spec = _manifest(directory, IMAGE_SET).get("spec")
+    return str(spec.get("releaseImage") or "") if isinstance(spec, dict) else ""
 
 
 def check(directory: Path, topology: Topology) -> list[str]:
-    """Why a lab cannot install from these manifests alone, a line each."""
+    """Return why a lab cannot install from these manifests alone, a line each."""
     if topology.boot == "config-image" and is_ztp(directory):
         return [f"boot: config-image is made from {INSTALL} and {AGENT}, {FOLDER}/ alone will not do"]
     return []
-
-
-def read(directory: Path) -> tuple[Manifests, dict[str, Any]]:
-    """The manifests of a directory, and its agent-config.yaml (empty without one). Raises ConfigsError for all that
-    cannot be read."""
-    wrong: list[tuple[str, str]] = []
-
-    def manifest(name: str, *, needed: bool = False) -> dict[str, Any]:
-        try:
-            return _manifest(directory, name, needed=needed)
-        except TopologyError as error:
-            wrong.append((error.source, error.message))
-            return {}
-
-    install, deployment = manifest(CLUSTER_INSTALL, needed=True), manifest(CLUSTER_DEPLOYMENT, needed=True)
-    environment, agent = manifest(INFRA_ENV), manifest(AGENT)
-    try:
-        hosts = _documents(directory, NMSTATE)
-    except TopologyError as error:
-        wrong.append((error.source, error.message))
-    if wrong:
-        raise ConfigsError(wrong)
-    return Manifests(install, deployment, environment, hosts), agent
 
 
 def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) -> None:
@@ -107,10 +72,10 @@ def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) ->
     # The installer takes the second field where the first is empty: filling in the first would hide the user's second.
     key = environment.get("sshAuthorizedKey") or installed.get("sshPublicKey")
     bundle = _text(directory / CA_BUNDLE) or str(environment.get("additionalTrustBundle") or "")
-    _edit(directory, PULL_SECRET, lambda one: _secret(one, access))
-    _edit(directory, IMAGE_SET, lambda one: _put(one, releaseImage=pullspec))
-    _edit(directory, CLUSTER_INSTALL, lambda one: _cluster_install(one, topology, access))
-    _edit(directory, INFRA_ENV, lambda one: _infra_env(one, topology, access, key))
+    _edit(directory, PULL_SECRET, lambda manifest: _secret(manifest, access))
+    _edit(directory, IMAGE_SET, lambda manifest: _put(manifest, releaseImage=pullspec))
+    _edit(directory, CLUSTER_INSTALL, lambda manifest: _cluster_install(manifest, topology, access))
+    _edit(directory, INFRA_ENV, lambda manifest: _infra_env(manifest, topology, access, key))
     _registries(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
     # No blank line after the last certificate: the installer refuses one.
     write_private(directory / CA_BUNDLE, f"{_joined(bundle, access.trust_bundle)}\n")
@@ -127,11 +92,11 @@ def _put(manifest: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def _joined(*texts: Any) -> str:
-    return "\n".join(text for one in texts if (text := str(one or "").strip()))
+    return "\n".join(text for value in texts if (text := str(value or "").strip()))
 
 
 def _secret(manifest: dict[str, Any], access: Access) -> dict[str, Any]:
-    """The Secret with the lab's credentials beside the user's, as stringData: that is what the installer reads."""
+    """Return the Secret with the lab's credentials added, as stringData, which the installer reads."""
     plain, encoded = manifest.get("stringData") or {}, manifest.get("data") or {}
     try:
         secret = merged_secret(plain.get(_KEY) or base64.b64decode(encoded.get(_KEY) or "").decode(), access)
@@ -163,14 +128,8 @@ def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access, key
     )
 
 
-def check_secret(directory: Path, access: Access) -> None:
-    """Raises TopologyError where the lab's credentials cannot be added to the user's."""
-    if manifest := _manifest(directory, PULL_SECRET):
-        _secret(manifest, access)
-
-
 def _registry(source: str, mirror: str) -> str:
-    """An entry of containers-registries.conf(5) for a repository that is pulled by digest."""
+    """Return an entry of containers-registries.conf(5) for a repository that is pulled by digest."""
     return (
         f'\n[[registry]]\nprefix = ""\nlocation = "{source}"\nmirror-by-digest-only = true\n'
         f'\n[[registry.mirror]]\nlocation = "{mirror}"\n'
@@ -190,7 +149,7 @@ def _registries(path: Path, tables: str) -> None:
 
 
 def _agent_config(directory: Path, topology: Topology) -> None:
-    """agent-config.yaml says how hosts boot; it need not be there where they have an ISO of all that they need."""
+    """Write how hosts boot to agent-config.yaml, which need not be there where they have an ISO of all they need."""
     config, fields = _manifest(directory, AGENT), boot_fields(topology)
     if not fields:
         return

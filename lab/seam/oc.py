@@ -32,7 +32,7 @@ class _OcError(Exception):
 
 
 def mirrored(name: str, policy: dict[str, object]) -> list[str]:
-    """An image's names by digest, its mirrors first, the name itself last.
+    """Return an image's names by digest, its mirrors first, the name itself last.
 
     `policy` is an ImageContentSourcePolicy: `spec.repositoryDigestMirrors[]` with `source` and `mirrors`. The longest
     source that is the name's repository, or a part of its path, counts (operator/v1alpha1).
@@ -51,7 +51,8 @@ def mirrored(name: str, policy: dict[str, object]) -> list[str]:
 
 @contextmanager
 def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Path]:
-    """A folder with an image's manifest.json and blobs, from the first of these names that answers. Raises _OcError."""
+    """Provide a folder with an image's manifest.json and blobs, from the first of these names that answers. Raises
+    _OcError."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         output = []
         for name in names:
@@ -73,13 +74,14 @@ def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Pat
 
 
 def layers(image: Path) -> list[Path]:
-    """The blobs of a fetched image's layers, the lowest first."""
+    """Return the blobs of a fetched image's layers, the lowest first."""
     manifest = json.loads((image / "manifest.json").read_bytes())
     return [image / layer["digest"].partition(":")[2] for layer in manifest["layers"]]
 
 
 def release_info(image: Path, arguments: argparse.Namespace) -> str:
-    """What `adm release info` prints: a part's name by digest, or the release's architecture. Raises _OcError."""
+    """Return what `adm release info` prints: a part's name by digest, or the release's architecture. Raises
+    _OcError."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         for name in (REFERENCES, METADATA):
             extract(layers(image), name, Path(folder))

@@ -1,4 +1,4 @@
-"""What is in an image: its layers, and files of them by their paths."""
+"""The contents of an image: its layers, and files of them by their paths."""
 
 from __future__ import annotations
 
@@ -16,10 +16,14 @@ from typing import IO, Annotated, Any, cast
 
 import msgspec
 
-from lab.subject.errors import IncompleteImage
+from lab.errors import LabError
 from lab.subject.stores import Store
 
 Digest = Annotated[str, msgspec.Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
+
+
+class IncompleteImage(LabError, ValueError):
+    """A part of an image is not in its store; names it."""
 
 
 class _Part(msgspec.Struct):
@@ -28,14 +32,15 @@ class _Part(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """What is read of a manifest (OCI image specification; Docker's image manifest, version 2, schema 2)."""
+    """The fields of a manifest that are read (OCI image specification; Docker's image manifest, version 2, schema
+    2)."""
 
     config: _Part
     layers: list[_Part]
 
 
 class _Index(msgspec.Struct):
-    """What is read of an index, or a manifest list."""
+    """The fields of an index that are read, or a manifest list."""
 
     manifests: Annotated[list[_Part], msgspec.Meta(min_length=1)]
 
@@ -45,7 +50,7 @@ class _Labelled(msgspec.Struct):
 
 
 class _Config(msgspec.Struct):
-    """What is read of an image's config."""
+    """The fields of an image's config that are read."""
 
     architecture: str = ""
     config: _Labelled | None = None
@@ -69,7 +74,7 @@ def _document(store: Store, digest: str) -> dict[str, Any]:
 
 
 def _manifest_or_index(store: Store, digest: str) -> dict[str, Any]:
-    """A manifest or index, checked: whoever made the directory may have written anything."""
+    """Return a manifest or index, checked: whoever made the directory may have written anything."""
     document = _document(store, digest)
     kind = _Index if "manifests" in document and "layers" not in document else _Manifest
     return _checked(document, digest, kind)
@@ -84,7 +89,8 @@ def _checked(document: dict[str, Any], digest: str, kind: type[msgspec.Struct]) 
 
 
 def parts(store: Store, digest: str) -> Iterator[str]:
-    """The digests of everything that belongs to an image: manifests, the config, layers. Raises IncompleteImage."""
+    """Yield the digests of everything that belongs to an image: manifests, the config, layers. Raises
+    IncompleteImage."""
     waiting, seen = [digest], set()
     while waiting:
         name = waiting.pop()
@@ -102,7 +108,7 @@ def parts(store: Store, digest: str) -> Iterator[str]:
 
 
 def manifest(store: Store, digest: str) -> dict[str, Any]:
-    """The image's manifest: of a list, the one for linux/amd64, else its first. Raises IncompleteImage."""
+    """Return the image's manifest: of a list, the one for linux/amd64, else its first. Raises IncompleteImage."""
     seen = set()
     while "layers" not in (document := _manifest_or_index(store, digest)):
         if digest in seen:
@@ -115,13 +121,13 @@ def manifest(store: Store, digest: str) -> dict[str, Any]:
 
 
 def config(store: Store, digest: str) -> dict[str, Any]:
-    """The image's config (OCI image specification, image configuration). Raises IncompleteImage."""
+    """Return the image's config (OCI image specification, image configuration). Raises IncompleteImage."""
     name = manifest(store, digest)["config"]["digest"]
     return _checked(_document(store, name), name, _Config)
 
 
 def layers(store: Store, digest: str) -> list[Path]:
-    """The image's layers, the lowest first. Raises IncompleteImage."""
+    """Return the image's layers, the lowest first. Raises IncompleteImage."""
     paths = [(layer["digest"], store.blob(layer["digest"])) for layer in manifest(store, digest)["layers"]]
     lacking = [name for name, path in paths if path is None]
     if lacking:
@@ -131,7 +137,7 @@ def layers(store: Store, digest: str) -> list[Path]:
 
 @contextmanager
 def opened(blob: Path) -> Iterator[IO[bytes]]:
-    """A layer's bytes for tarfile: zstd is unpacked by the program, the rest tarfile knows."""
+    """Provide a layer's bytes for tarfile: zstd is unpacked by the program, the rest tarfile knows."""
     # Unbuffered, so that the program reads from where we are.
     with blob.open("rb", buffering=0) as file:
         zstd = file.read(4) == _ZSTD
@@ -172,7 +178,7 @@ def _extracted(blobs: Sequence[Path], pattern: str, target: Path) -> list[Path]:
                 if path.rpartition("/")[0] != folder:
                     continue
                 if base.startswith(".wh."):
-                    for removed in [one for one in below if base in (f".wh.{one}", ".wh..wh..opq")]:
+                    for removed in [hidden for hidden in below if base in (f".wh.{hidden}", ".wh..wh..opq")]:
                         below.discard(removed)
                         links.pop(removed, None)
                         if removed in copied:

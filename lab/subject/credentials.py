@@ -23,7 +23,7 @@ _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 def pull_secret(value: str | None) -> Path | None:
-    """The file of `--pull-secret`, if it is given. Raises SubjectError for what is none."""
+    """Return the file of `--pull-secret`, if it is given. Raises SubjectError for what is none."""
     if value is None:
         return None
     source = f"--pull-secret {value}"
@@ -38,19 +38,21 @@ def pull_secret(value: str | None) -> Path | None:
     # Without the values, which are secret; somebody may have written one in a name's place.
     if odd := [shown_registry(registry) for registry, entry in auths.items() if not isinstance(entry, dict)]:
         raise SubjectError(source, f"auths: {', '.join(odd)}: must be a mapping with auth")
-    if "credsStore" not in document and (odd := [shown_registry(one) for one in auths if not _has_login(auths[one])]):
+    if "credsStore" not in document and (
+        odd := [shown_registry(registry) for registry in auths if not _has_login(auths[registry])]
+    ):
         raise SubjectError(source, f"auths: {', '.join(odd)}: auth must be the base64 of USER:PASSWORD")
     return Path(value)
 
 
 def hosts_of(path: Path) -> set[str]:
-    """The registries that a pull secret has credentials for; they may be written with a scheme and a path."""
+    """Return the registries that a pull secret has credentials for; they may be written with a scheme and a path."""
     names = json.loads(path.read_bytes())["auths"]
     return {name.rpartition("://")[2].partition("/")[0].replace("index.docker.io", "docker.io") for name in names}
 
 
 def _has_login(entry: dict[str, object]) -> bool:
-    """Whether an entry says who is asking: containers-auth.json(5), and what openshift-install takes for one."""
+    """Return whether an entry has a login: containers-auth.json(5), and what openshift-install takes for one."""
     if "credsStore" in entry:
         return True
     try:
@@ -61,7 +63,7 @@ def _has_login(entry: dict[str, object]) -> bool:
 
 
 def ca(value: str | None) -> Path | None:
-    """The file of `--ca`, if it is given. Raises SubjectError where none of what is in it can be trusted."""
+    """Return the file of `--ca`, if it is given. Raises SubjectError where none of what is in it can be trusted."""
     if value is None:
         return None
     source = f"--ca {value}"
@@ -73,18 +75,18 @@ def ca(value: str | None) -> Path | None:
         raise SubjectError(source, "has no certificate: want those of CAs, PEM (-----BEGIN CERTIFICATE-----)")
     # In a bundle that many use some will have expired; one of all of them is no use.
     now = datetime.now(UTC)
-    if all(one.not_valid_after_utc < now for one in certificates):
-        last = max(certificates, key=lambda one: one.not_valid_after_utc)
+    if all(certificate.not_valid_after_utc < now for certificate in certificates):
+        last = max(certificates, key=lambda certificate: certificate.not_valid_after_utc)
         raise SubjectError(source, f"has expired: {_name(last)} was valid until {last.not_valid_after_utc:%Y-%m-%d}")
-    if all(one.not_valid_before_utc > now for one in certificates):
-        first = min(certificates, key=lambda one: one.not_valid_before_utc)
+    if all(certificate.not_valid_before_utc > now for certificate in certificates):
+        first = min(certificates, key=lambda certificate: certificate.not_valid_before_utc)
         begins = f"{first.not_valid_before_utc:%Y-%m-%d}"
         raise SubjectError(source, f"is not valid yet: {_name(first)} is from {begins} on, by this machine's clock")
     return Path(value)
 
 
 def _certificates(content: bytes) -> Iterator[x509.Certificate]:
-    """Those that can be read."""
+    """Yield those that can be read."""
     for block in _CERTIFICATE.findall(content):
         try:
             yield x509.load_pem_x509_certificate(block)
@@ -97,7 +99,7 @@ def _name(certificate: x509.Certificate) -> str:
 
 
 def _content(value: str, source: str) -> bytes:
-    """What a file has. Raises SubjectError; a pipe is none: skopeo reads it again, and so do other processes."""
+    """Read a file. Raises SubjectError; a pipe is none: skopeo reads it again, and so do other processes."""
     path = Path(value)
     try:
         if path.exists() and not path.is_file():

@@ -13,7 +13,7 @@ from lab.topology import NodeSpec, Topology
 
 
 class Hardware(NamedTuple):
-    """What a role must have: virtual CPUs, MiB of memory, GiB of disk."""
+    """The lower bounds of a role's hardware: virtual CPUs, MiB of memory, GiB of disk."""
 
     vcpu: int
     memory_mib: int
@@ -53,7 +53,7 @@ def _hardware(limits: Mapping[str, Any]) -> Hardware:
 
 
 def sized(topology: Topology, wanted: Mapping[str, Hardware]) -> Topology:
-    """The topology with each machine at least as large as its role demands. What it has more of stays."""
+    """Return the topology with each machine at least as large as its role demands. What it has more of stays."""
 
     def grown(node: NodeSpec) -> NodeSpec:
         least = wanted["sno" if len(topology.nodes) == 1 else node.role]

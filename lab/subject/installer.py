@@ -19,8 +19,7 @@ from pathlib import Path
 
 from installer.common.redact import shortened
 from lab.errors import SubjectError
-from lab.subject.contents import extract, layers
-from lab.subject.errors import IncompleteImage
+from lab.subject.contents import IncompleteImage, extract, layers
 from lab.subject.stores import Store
 
 #: Seconds that `version` may take: openshift-install's and node0's take a fifth of one, and this machine may be busy.
@@ -39,7 +38,7 @@ _MACHINES = {3: "386", 21: "ppc64", 22: "s390x", 40: "arm", 183: "arm64", 243: "
 
 
 def machine_of(head: bytes) -> str | None:
-    """What processor the first bytes of a program are for, in Go's words; None when it is no ELF file."""
+    """Return the processor that the first bytes of a program are for, in Go's words; None when it is no ELF file."""
     if head[:4] != _ELF or len(head) < 20:
         return None
     order = ">" if head[5] == 2 else "<"
@@ -53,7 +52,7 @@ def _head(path: Path) -> bytes:
 
 
 def checked(path: Path, source: str) -> Path:
-    """The program, which this machine can run, and which is an installer. Raises SubjectError, which begins with
+    """Return the program, which this machine can run, and which is an installer. Raises SubjectError, which begins with
     `source`."""
     if path.is_dir():
         raise SubjectError(source, f"{path} is a directory: want the program itself")
@@ -80,7 +79,7 @@ def checked(path: Path, source: str) -> Path:
 
 @lru_cache
 def _why_no_installer(path: Path, _size: int, _changed: int) -> str:
-    """Why a program is no installer; empty where it is one. Asked once as long as the file stays as it is.
+    """Say why a program is no installer; empty where it is one. Asked once as long as the file stays as it is.
 
     An installer answers `version`, and says which release image it installs. Any other program would fail, or do
     anything, in a lab that has been brought up for it.
@@ -114,8 +113,8 @@ def _why_no_installer(path: Path, _size: int, _changed: int) -> str:
 
 
 def _version_output(process: subprocess.Popen[bytes], deadline: float) -> bytes | None:
-    """What a program says until it names a release image, ends or has said enough; None where it does none of these by
-    then."""
+    """Read what a program says until it names a release image, ends or has said enough; None where it does none of
+    these by then."""
     assert process.stdout is not None
     said = b""
     while len(said) < _MOST_SAID and not _RELEASE_IMAGE.search(said):
@@ -160,11 +159,12 @@ def from_image(store: Store, digest: str, folder: Path, source: str) -> Path | N
 
 
 def default_installer() -> list[str]:
-    """node0 of the same environment, else the one in PATH."""
+    """Return node0 of the same environment, else the one in PATH."""
     beside = Path(sys.executable).with_name("node0")
     return [str(beside) if beside.exists() else shutil.which("node0") or "node0"]
 
 
 def is_ours(installer: Sequence[str]) -> bool:
-    """Whether a command line is node0's, by its name: it needs none of lab.seam, and takes the release's limits."""
+    """Return whether a command line is node0's, by its name: it needs none of lab.seam, and takes the release's
+    limits."""
     return Path(installer[-1]).name.startswith("node0")

@@ -22,8 +22,7 @@ from installer.common.redact import without_login
 from lab.errors import SubjectError
 from lab.release.registry import loopback_registry
 from lab.release.stage import progress
-from lab.subject.contents import config, extract, layers
-from lab.subject.errors import IncompleteImage
+from lab.subject.contents import IncompleteImage, config, extract, layers
 from lab.subject.installer import from_image
 from lab.subject.model import Mirror, Subject
 from lab.subject.payload import Payload, check, is_release, read_payload
@@ -54,7 +53,8 @@ class Name:
 
 
 def parse_name(text: str, source: str) -> Name:
-    """An image's name as the user writes it, also with `docker://`. Raises SubjectError, which begins with `source`."""
+    """Return an image's name as the user writes it, also with `docker://`. Raises SubjectError, which begins with
+    `source`."""
     match = _NAME.fullmatch(text.removeprefix("docker://"))
     if match is None:
         shown = without_login(text)
@@ -63,7 +63,7 @@ def parse_name(text: str, source: str) -> Name:
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a release that has been copied."""
+    """The record of a release that has been copied."""
 
     version: str
     pullspec: str
@@ -74,7 +74,8 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def repository_of(source: str) -> str:
-    """The path on the lab's registry of a repository that is called `source` elsewhere: its host is a part of it."""
+    """Return the path on the lab's registry of a repository that is called `source` elsewhere: its host is a part of
+    it."""
     return source.lower().replace(":", "-")
 
 
@@ -91,7 +92,7 @@ class Cache:
         return self.root / "releases" / f"{digest.partition(':')[2]}.json"
 
     def load(self, digest: str) -> Subject | None:
-        """A release that was copied before; None when it was not, or is not whole any more."""
+        """Return a release that was copied before; None when it was not, or is not whole any more."""
         path = self._record(digest)
         try:
             record = msgspec.json.decode(path.read_bytes(), type=_Record)
@@ -117,7 +118,8 @@ class Cache:
         return [f"sha256:{path.stem}" for path in (self.root / "releases").glob("*.json")]
 
     def _has(self, name: str) -> bool:
-        """Whether the registry would serve it: docker-registry writes an image's link when all its parts are there."""
+        """Return whether the registry would serve it: docker-registry writes an image's link when all its parts are
+        there."""
         source, _, digest = name.partition("@")
         top = self.storage / "docker/registry/v2/repositories" / repository_of(source)
         link = top / "_manifests/revisions/sha256" / digest.partition(":")[2] / "link"
@@ -125,7 +127,7 @@ class Cache:
 
     @contextmanager
     def _registry(self) -> Iterator[str]:
-        """A registry that writes to the storage, for the time of the block; yields its host:port."""
+        """Provide a registry that writes to the storage, for the time of the block; yields its host:port."""
         with (
             tempfile.TemporaryDirectory(prefix="registry-", dir=self.root) as work,
             loopback_registry(self.storage, Path(work)) as address,
@@ -145,7 +147,7 @@ class Cache:
         """
         missing = {name: tag for tag, name in names.items() if not self._has(name)}
 
-        def one(name: str) -> str:
+        def copy_part(name: str) -> str:
             tag = missing[name]
             repository, _, digest = name.partition("@")
             # The tag keeps it from docker-registry's garbage collection.
@@ -155,7 +157,7 @@ class Cache:
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             try:
-                for count, tag in enumerate(pool.map(one, missing), 1):
+                for count, tag in enumerate(pool.map(copy_part, missing), 1):
                     progress.say(f"release: image {count} of {len(missing)} copied: {tag}")
             except BaseException:
                 pool.shutdown(cancel_futures=True)
@@ -182,7 +184,7 @@ class Cache:
         return subject
 
     def _save(self, name: str, payload: Payload, label: str) -> None:
-        sources = dict.fromkeys(one.partition("@")[0] for one in (name, *payload.components.values()))
+        sources = dict.fromkeys(image.partition("@")[0] for image in (name, *payload.components.values()))
         digest = payload.components["installer"].rpartition("@")[2]
         extracted = self.installer(digest, f"{label}: image installer")
         record = _Record(
@@ -200,11 +202,12 @@ class Cache:
         temporary.replace(path)
 
     def installer(self, digest: str, label: str) -> Path | None:
-        """The openshift-install of an image that has been copied; None where it does not run by itself."""
+        """Return the openshift-install of an image that has been copied; None where it does not run by itself."""
         return from_image(self._images, digest, self.root / "installers" / digest.partition(":")[2], label)
 
     def _limits(self, payload: Payload, label: str) -> str:
-        """The service's own default_hw_requirements.json, empty where its image has none. Raises SubjectError."""
+        """Return the service's own default_hw_requirements.json, empty where its image has none. Raises
+        SubjectError."""
         with tempfile.TemporaryDirectory(prefix="limits-") as folder:
             service = payload.components["agent-installer-api-server"].rpartition("@")[2]
             try:
@@ -215,7 +218,7 @@ class Cache:
 
 
 def from_registry(cache: Cache, text: str, upstream: Upstream) -> Subject:
-    """The release of that name, copied unless it is here. Raises SubjectError."""
+    """Return the release of that name, copied unless it is here. Raises SubjectError."""
     source = f"--release {without_login(text)}"
     name = parse_name(text, source)
     digest = name.digest or upstream.digest(str(name))
@@ -223,7 +226,8 @@ def from_registry(cache: Cache, text: str, upstream: Upstream) -> Subject:
 
 
 def from_directory(cache: Cache, directory: Path, text: str | None) -> Subject:
-    """The release in a directory, copied unless it is here; with several, the one of that name. Raises SubjectError."""
+    """Return the release in a directory, copied unless it is here; with several, the one of that name. Raises
+    SubjectError."""
     with opened_directory(directory, cache.root) as images:
         name, digest = _chosen(images, text)
         if (subject := cache.load(digest)) is not None:
@@ -257,7 +261,7 @@ def _chosen(images: Directory, text: str | None) -> tuple[str, str]:
 
 
 def _releases(images: Directory) -> dict[str, list[str]]:
-    """The release images of a directory: their tags and versions by their digests."""
+    """Return the release images of a directory: their tags and versions by their digests."""
     by_digest: dict[str, list[str]] = {}
     for name, digest in images.store.images():
         if not is_digest(digest):

@@ -45,7 +45,7 @@ class Subject:
 
 
 def of_lab(release: Release) -> Subject:
-    """A lab release that has been built on this machine."""
+    """Return a lab release that has been built on this machine."""
     from lab.release.components import hardware_requirements
 
     return Subject(

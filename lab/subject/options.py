@@ -1,4 +1,5 @@
-"""What to install and with what: the options that `pytest scenarios/`, `node0-lab deploy` and `node0-lab up` share."""
+"""Options for the release and the installer: those that `pytest scenarios/`, `node0-lab deploy` and `node0-lab up`
+share."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def add_options(add: Callable[..., Any], only: Collection[str] = tuple(OPTIONS))
 
 
 def stated(value: str) -> str:
-    """An option's value. A variable that is not set (`--release "$PULLSPEC"`) would mean the default."""
+    """Return an option's value. A variable that is not set (`--release "$PULLSPEC"`) would mean the default."""
     if not value:
         raise ArgumentTypeError("must not be empty")
     return value
@@ -57,18 +58,18 @@ class Chosen:
 
     @property
     def limits(self) -> Mapping[str, Hardware]:
-        """What machines must have by their role: as the release's service demands, or OpenShift's own limits, which
-        openshift-install's ISO brings with it. Raises SubjectError."""
+        """The lower bounds of machines by their role: as the release's service demands, or OpenShift's own limits,
+        which openshift-install's ISO brings with it. Raises SubjectError."""
         limits = hardware.requirements(self.subject.hardware, self.subject.version, self.subject.pullspec)
         return limits if is_ours(self.installer) else hardware.OPENSHIFT
 
     def sized(self, topology: Topology) -> Topology:
-        """The topology with machines at least as large as that. Raises SubjectError."""
+        """Return the topology with machines at least as large as that. Raises SubjectError."""
         return hardware.sized(topology, self.limits)
 
 
 def choose(get: Callable[[str], str | None]) -> Chosen:
-    """What the user asks for; `get` returns an option's value by its name without dashes in front.
+    """Resolve the options; `get` returns an option's value by its name without dashes in front.
 
     The release is copied to this machine, or the lab release built. Raises SubjectError.
     """
@@ -95,21 +96,21 @@ def _release(name: str | None, directory: str | None, upstream: Upstream) -> Sub
 
 
 def here() -> list[str]:
-    """The digests of the releases that were copied to this machine, or built on it."""
+    """Return the digests of the releases that were copied to this machine, or built on it."""
     from lab.release.build import built_digests
 
     return sorted({*Cache(default_cache() / "subjects").digests, *built_digests()})
 
 
 def built_lab_release() -> Subject:
-    """The lab release, built when its inputs have changed."""
+    """Return the lab release, built when its inputs have changed."""
     from lab.release.build import build_release
 
     return of_lab(build_release())
 
 
 def _built(name: str) -> Subject | None:
-    """A lab release that was built on this machine, by its pullspec: no registry of that name exists."""
+    """Return a lab release that was built on this machine, by its pullspec: no registry of that name exists."""
     from lab.release.build import built_release
 
     release = built_release(parse_name(name, f"--release {without_login(name)}").digest)
@@ -121,7 +122,7 @@ def _is_image(installer: str) -> bool:
 
 
 def installer_of(option: str | None, subject: Subject, upstream: Upstream) -> list[str]:
-    """The command line of `--installer`, without it of the release's own, else of node0. Raises SubjectError."""
+    """Return the command line of `--installer`, without it of the release's own, else of node0. Raises SubjectError."""
     if option is None:
         return [str(subject.installer)] if subject.installer else default_installer()
     if not _is_image(option):

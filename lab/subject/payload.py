@@ -1,4 +1,5 @@
-"""What a release image says of itself (docs/reference/cluster.md §1): version, architecture, images by their tags."""
+"""A release image's description of itself (docs/reference/cluster.md §1): version, architecture, images by their
+tags."""
 
 from __future__ import annotations
 
@@ -11,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import SubjectError
-from lab.subject.contents import config, extract, layers
-from lab.subject.errors import IncompleteImage
+from lab.subject.contents import IncompleteImage, config, extract, layers
 from lab.subject.stores import Store, is_digest
 
 REFERENCES = "image-references"
@@ -56,19 +56,19 @@ def _decoded(path: Path, source: str) -> dict[str, Any]:
 
 
 def _mapping(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """A mapping of a document that others wrote; empty where it has none."""
+    """Return a mapping of a document that others wrote; empty where it has none."""
     value = document.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def _text(document: Mapping[str, Any], key: str) -> str:
-    """A text, likewise."""
+    """Return a text, likewise."""
     value = document.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _components(document: Mapping[str, Any], source: str) -> dict[str, str]:
-    """The names by their tags. Raises SubjectError for whatever is not an ImageStream of images by digest."""
+    """Return the names by their tags. Raises SubjectError for whatever is not an ImageStream of images by digest."""
     components: dict[str, str] = {}
     try:
         for entry in document["spec"]["tags"]:
@@ -83,7 +83,7 @@ def _components(document: Mapping[str, Any], source: str) -> dict[str, str]:
 
 
 def is_release(store: Store, digest: str) -> bool:
-    """Whether the image's last layer names a release's images, as oc asks. Raises OSError."""
+    """Return whether the image's last layer names a release's images, as oc asks. Raises OSError."""
     try:
         with tempfile.TemporaryDirectory(prefix="release-") as folder:
             return bool(extract(layers(store, digest)[-1:], f"release-manifests/{REFERENCES}", Path(folder)))
@@ -111,7 +111,7 @@ def read_payload(store: Store, digest: str, source: str) -> Payload:
 
 
 def check(payload: Payload, source: str) -> None:
-    """Raises SubjectError when no cluster can be installed from it here, with every reason."""
+    """Check that a cluster can be installed from it here. Raises SubjectError with every reason."""
     reasons = []
     if not payload.version:
         reasons.append("release-metadata has no version")

@@ -1,4 +1,4 @@
-"""Where a release's images are copied from: registries, or a directory that somebody mirrored."""
+"""The sources of a release's images: registries, or a directory that somebody mirrored."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ _ADVICE = (
 
 
 class Source(Protocol):
-    """Where images come from."""
+    """A source of images."""
 
     def copy(self, name: str, destination: str) -> None:
         """Copy an image (by its name with @digest) to one of skopeo's destinations. Raises SubjectError."""
 
 
 def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
-    """What skopeo prints. Raises SubjectError, which begins with `source` and says what went wrong in a few words."""
+    """Run skopeo and return what it prints. Raises SubjectError, which begins with `source` and says what went wrong in
+    a few words."""
     argv = ["skopeo", "--insecure-policy", *words]
     try:
         completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=COPY_SECONDS)
@@ -61,7 +62,7 @@ def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
 
 
 def _unquoted(text: str) -> str:
-    """What skopeo's log has between quotes, without Go's escapes."""
+    """Return the text between quotes in skopeo's log, without Go's escapes."""
     try:
         return str(json.loads(f'"{text}"'))
     except ValueError:
@@ -87,7 +88,7 @@ class Upstream:
             yield [*options, f"--{prefix}cert-dir={folder}"]
 
     def _hint(self, name: str) -> str:
-        """What follows where the registry of an image does not accept the credentials."""
+        """Return the end of an error where the registry of an image does not accept the credentials."""
         host = name.partition("/")[0]
         if self.pull_secret is None:
             return ": --pull-secret FILE"
@@ -96,7 +97,7 @@ class Upstream:
         return f": {self.pull_secret} has none for {host}"
 
     def digest(self, name: str) -> str:
-        """The digest of what a name by tag is now. Raises SubjectError."""
+        """Return the digest of what a name by tag is now. Raises SubjectError."""
         with self._options() as options:
             raw = skopeo(["inspect", "--raw", *options, f"docker://{name}"], name, self._hint(name))
         return f"sha256:{hashlib.sha256(raw).hexdigest()}"
@@ -147,7 +148,8 @@ def one_image(store: Store, digest: str, folder: Path) -> None:
 
 @contextmanager
 def opened_directory(directory: Path, scratch: Path) -> Iterator[Directory]:
-    """The images of a directory, for the length of the block; archives of oc-mirror are unpacked below `scratch`.
+    """Provide the images of a directory, for the length of the block; archives of oc-mirror are unpacked below
+    `scratch`.
 
     Raises SubjectError when there are none.
     """

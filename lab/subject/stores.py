@@ -25,19 +25,20 @@ class Store(Protocol):
     """A directory with images."""
 
     def blob(self, digest: str) -> Path | None:
-        """The file with these bytes; None when it is not there."""
+        """Return the file with these bytes; None when it is not there."""
 
     def images(self) -> Iterator[tuple[str, str]]:
-        """(name, digest) of each image that is named; a name may be empty or have a tag."""
+        """Return (name, digest) of each image that is named; a name may be empty or have a tag."""
 
 
 def is_digest(text: str) -> bool:
-    """Whether this is a digest of the one kind that releases use."""
+    """Return whether this is a digest of the one kind that releases use."""
     return _DIGEST.fullmatch(text) is not None
 
 
 def _hex(digest: str) -> str:
-    """The part of a digest that is a file's name. Raises ValueError: digests come out of files that others wrote."""
+    """Return the part of a digest that is a file's name. Raises ValueError: digests come out of files that others
+    wrote."""
     if not is_digest(digest):
         raise ValueError(f"{digest!r} is not sha256: and 64 hex digits")
     return digest.partition(":")[2]
@@ -53,7 +54,7 @@ class _Entry(msgspec.Struct):
 
 
 class _Index(msgspec.Struct):
-    """What is read of an OCI image layout's index.json."""
+    """The fields of an OCI image layout's index.json that are read."""
 
     manifests: list[_Entry] | None = None
 
@@ -65,11 +66,12 @@ class OciLayout:
     root: Path
 
     def blob(self, digest: str) -> Path | None:
-        """The file in blobs/sha256. Raises ValueError for what is no digest."""
+        """Return the file in blobs/sha256. Raises ValueError for what is no digest."""
         return _there(self.root / "blobs/sha256" / _hex(digest))
 
     def images(self) -> Iterator[tuple[str, str]]:
-        """The images of index.json, by their annotations `org.opencontainers.image.ref.name`. Raises ValueError."""
+        """Yield the images of index.json, by their annotations `org.opencontainers.image.ref.name`. Raises
+        ValueError."""
         try:
             index = msgspec.json.decode((self.root / "index.json").read_bytes(), type=_Index)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -85,12 +87,13 @@ class RegistryStorage:
     root: Path
 
     def blob(self, digest: str) -> Path | None:
-        """The blob's file, whatever the repository: they share blobs. Raises ValueError for what is no digest."""
+        """Return the blob's file, whatever the repository: they share blobs. Raises ValueError for what is no
+        digest."""
         name = _hex(digest)
         return _there(self.root / _STORAGE / "blobs/sha256" / name[:2] / name / "data")
 
     def images(self) -> Iterator[tuple[str, str]]:
-        """Each tag; without any, each revision."""
+        """Yield each tag; without any, each revision."""
         top = self.root / _STORAGE / "repositories"
         for manifests in sorted(top.rglob("_manifests")):
             repository = str(manifests.parent.relative_to(top))
@@ -109,7 +112,8 @@ class OcFiles:
     root: Path
 
     def blob(self, digest: str) -> Path | None:
-        """The file in any repository's folder; where names cannot have colons, oc writes dashes. Raises ValueError."""
+        """Return the file in any repository's folder; where names cannot have colons, oc writes dashes. Raises
+        ValueError."""
         name = _hex(digest)
         for folder in ("blobs", "manifests"):
             for separator in ":-":
@@ -118,7 +122,7 @@ class OcFiles:
         return None
 
     def images(self) -> Iterator[tuple[str, str]]:
-        """Each tag, which is a symbolic link to a manifest's file."""
+        """Yield each tag, which is a symbolic link to a manifest's file."""
         for link in sorted(self.root.glob("v2/**/manifests/*")):
             if link.is_symlink():
                 repository = str(link.parent.parent.relative_to(self.root / "v2"))
@@ -126,7 +130,7 @@ class OcFiles:
 
 
 def open_store(directory: Path) -> Store | None:
-    """What this directory is, by the files that mark it; None when it is none of the three."""
+    """Return the store in a directory, by the files that mark it; None when it is none of the three."""
     if (directory / "oci-layout").is_file() and (directory / "index.json").is_file():
         return OciLayout(directory)
     if (directory / _STORAGE / "blobs").is_dir():

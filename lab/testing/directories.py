@@ -19,21 +19,26 @@ controlPlane: {name: master, architecture: amd64, hyperthreading: Enabled, repli
 compute: [{name: worker, architecture: amd64, hyperthreading: Enabled, replicas: WORKERS}]
 networking:
   networkType: OVNKubernetes
-  clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}]
-  serviceNetwork: [172.30.0.0/16]
+  clusterNetwork: PODS
+  serviceNetwork: SERVICES
   machineNetwork: MACHINES
 pullSecret: '{"auths": {"registry.example.com": {"auth": "dTpw"}}}'
-sshKey: ssh-ed25519 AAAA user
+sshKey: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f user
 """
 VIPS = "platform: {baremetal: {apiVIPs: [192.168.122.10], ingressVIPs: [192.168.122.11]}}\n"
 NONE = "platform: {none: {}}\n"
 FOUR = "[{cidr: 192.168.122.0/24}]"
 SIX = '[{cidr: "2620:52:0:1302::/64"}]'
+_PODS = {4: "{cidr: 10.128.0.0/14, hostPrefix: 23}", 6: "{cidr: 'fd01::/48', hostPrefix: 64}"}
+_SERVICES = {4: "172.30.0.0/16", 6: "'fd02::/112'"}
 
 
 def install(masters: int = 1, workers: int = 0, more: str = NONE, *, machines: str = FOUR, name: str = "ocp") -> str:
-    """install-config.yaml."""
+    """Return install-config.yaml; pods and services have the families of the machine networks, in their order."""
+    families = dict.fromkeys(6 if "::" in cidr else 4 for cidr in machines.split(","))
+    pods, services = (f"[{', '.join(cidrs[version] for version in families)}]" for cidrs in (_PODS, _SERVICES))
     named = {"CLUSTER": name, "MASTERS": masters, "WORKERS": workers, "MACHINES": machines}
+    named |= {"PODS": pods, "SERVICES": services}
     text = INSTALL
     for word, value in named.items():
         text = text.replace(word, str(value))
@@ -41,7 +46,7 @@ def install(masters: int = 1, workers: int = 0, more: str = NONE, *, machines: s
 
 
 def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", version: str = "v1beta1") -> str:
-    """agent-config.yaml; `@` in a host is its number, from 2 on."""
+    """Return agent-config.yaml; `@` in a host is its number, from 2 on."""
     head = f"apiVersion: {version}\nkind: AgentConfig\nmetadata: {{name: ocp}}\nrendezvousIP: {rendezvous}\n{more}"
     if not hosts:
         return head
@@ -49,7 +54,7 @@ def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", versio
 
 
 def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
-    """Return a host with cards of these names and a network document."""
+    """Return a host with NICs of these names and a network document."""
     text = "  - hostname: node-@\n" + more + "    interfaces:\n"
     text += "".join(f"      - {{name: {name}, macAddress: 00:ef:44:2{n}:e6:a@}}\n" for n, name in enumerate(cards))
     lines = "".join(f"      {line}\n" for line in network.splitlines())
@@ -68,7 +73,7 @@ def static(address: str, length: int = 24, version: int = 4) -> str:
 
 
 def tail(device: str, gateway: str = "192.168.122.1", servers: str = "[192.168.122.1]", more: str = "") -> str:
-    """DNS servers and the default route."""
+    """Return DNS servers and the default route."""
     default = "0.0.0.0/0" if "." in gateway else "'::/0'"
     route = f"{{destination: {default}, next-hop-address: '{gateway}', next-hop-interface: {device}, table-id: 254}}"
     return f"dns-resolver: {{config: {{server: {servers}}}}}\nroutes: {{config: [{route}{more}]}}\n"
@@ -93,12 +98,12 @@ ETHERNETS = ["eno1", "eno2"]
 
 
 def hint(text: str) -> tuple[str, str]:
-    """One node with a hint."""
+    """Return one node with a hint."""
     return install(), agent(host(["eno1"], STATIC, f"    rootDeviceHints: {text}\n"))
 
 
 def several(count: int, network: str = STATIC, cards: Sequence[str] = ("eno1",), **more: str) -> str:
-    """agent-config.yaml of some hosts."""
+    """Return agent-config.yaml of some hosts."""
     return agent(*[host(cards, network)] * count, **more)
 
 

@@ -104,7 +104,7 @@ def test_any_topology_survives_yaml(drawn):
             "networks: [{name: b, ipv4: 192.168.111.0/24, bmc: on}]",
             r"nodes\[0\]: b is the network of the BMCs",
         ),
-        ("52:54:00:6e:30:00", "00:00:00:00:00:00", r"mac: '00:00:00:00:00:00' is no network card's"),
+        ("52:54:00:6e:30:00", "00:00:00:00:00:00", r"mac: '00:00:00:00:00:00' is no NIC's"),
         ("platform: none", "platform: none\nplatform: none", r'key "platform" already set in map'),
         ("platform: none", "platform: baremetal", r"needs api_vip"),
         ("api_vip: null", "api_vip: 192.168.111.5", r"platform none has no api_vip"),
@@ -189,7 +189,7 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         ("trunk: [machine]", "trunk: [x]", "nodes[0].bonds[0].trunk[0]: there is no network 'x'; there are mgmt, "),
         ("trunk: [machine]", "network: oob", "nodes[0].bonds[0].network: oob is the network of the BMCs"),
         ("[10.9.0.10]", "[10.1.0.10]", "nodes[0].nics[0].addresses[0]: 10.1.0.10 is outside 10.9.0.0/24"),
-        ("[enp2s0, enp9s0]", "[enp2s0, eth9]", "nodes[0].bonds[0].nics[1]: there is no card 'eth9'; the machine has"),
+        ("[enp2s0, enp9s0]", "[enp2s0, eth9]", "nodes[0].bonds[0].nics[1]: there is no NIC 'eth9'; the machine has"),
         ("model: e1000e", "addresses: [10.9.0.12]", "nodes[0].nics[1]: enp2s0 is in a bond: the bond has the network"),
         ("pci: 9", "pci: 2", "nodes[0].nics[2].pci: PCI bus 2 is used more than once, by nics[1].pci too"),
         ("52:54:00:00:02:00", "52:54:00:00:01:02", "nodes[1].mac: mac 52:54:00:00:01:02 is used more than once"),
@@ -236,7 +236,7 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         (
             "bus: nvme",
             "bus: iscsi, portals: [machine]",
-            "nodes[0].disks[1].portals[0]: no card of the machine is in machine by itself and without a tag",
+            "nodes[0].disks[1].portals[0]: no NIC of the machine is in machine by itself and without a tag",
         ),
         ("bus: scsi}", "bus: iscsi, portals: [mgmt]}", "nodes[0].disks[2].bus: the firmware attaches one iSCSI disk"),
         (
@@ -302,7 +302,7 @@ def test_what_follows_from_another_fault_is_not_told():
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [
-        ("nics: [enp2s0, enp9s0]", "nics: [enp2s0, enp2s0]", "nodes[0].bonds[0].nics[1]: card enp2s0 is used more"),
+        ("nics: [enp2s0, enp9s0]", "nics: [enp2s0, enp2s0]", "nodes[0].bonds[0].nics[1]: NIC enp2s0 is used more"),
         ("mtu: 9000", "mtu: 9000\n    aliases: [192.168.111.1]", "networks[1].aliases[0]: address 192.168.111.1 is us"),
         ("mtu: 9000", "mtu: 9000\n    aliases: [10.7.0.1, 10.7.0.1]", "networks[1].aliases[1]: address 10.7.0.1 is us"),
     ],
@@ -340,7 +340,7 @@ boot: pxe
 networks: [{name: a, ipv4: 10.1.0.0/24, vlan: 7}]
 nodes: [{name: m, role: master, nics: [{mac: "52:54:00:00:00:01", trunk: [a], addresses: [10.1.0.9]}]}]
 """
-    with pytest.raises(TopologyError, match=r"nodes\[0\]: boot: pxe needs a card without tags in a network with IPv4"):
+    with pytest.raises(TopologyError, match=r"nodes\[0\]: boot: pxe needs a NIC without tags in a network with IPv4"):
         topology.load_text(trunk)
     assert topology.load_text(trunk.replace("pxe", "usb")).boot == "usb"
 

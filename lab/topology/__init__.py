@@ -1,4 +1,4 @@
-"""What a lab consists of, as data: frozen, typed, and the same in Python and YAML (docs/topology.md).
+"""The parts of a lab, as data: frozen, typed, and the same in Python and YAML (docs/topology.md).
 
     name: sno
     addressing: static          # or dhcp: reservations for every node
@@ -15,7 +15,7 @@ A node has one empty disk of `disk_gib` unless its disks are listed, in the orde
           - {size_gib: 20, serial: SYSTEM-1, holds: old-system, root: true}
           - {size_gib: 30}
 
-It has one card in one network, unless the topology has `networks`, and it `nics` and `bonds`:
+It has one NIC in one network, unless the topology has `networks`, and it `nics` and `bonds`:
 
     networks:
       - {name: machine, ipv4: 192.168.111.0/24, ipv6: "fd2e:6f44:5dd8::/64", vlan: 111, router_advertisements: true}
@@ -33,12 +33,19 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 
 from __future__ import annotations
 
-from lab.topology.choices import FROM_NETWORK, FROM_STICK, Addressing, BootWay, MachineKind, Platform
 from lab.topology.disks import DISK_GIB, Disk, Holds
-from lab.topology.errors import FieldsError
 from lab.topology.links import Link
-from lab.topology.load import load, load_text, read
-from lab.topology.model import MACHINE_NETWORK, Topology
+from lab.topology.load import changed, load, load_text, read
+from lab.topology.model import (
+    FROM_NETWORK,
+    FROM_STICK,
+    MACHINE_NETWORK,
+    Addressing,
+    BootWay,
+    MachineKind,
+    Platform,
+    Topology,
+)
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
@@ -58,7 +65,7 @@ from lab.topology.presets import (
     ha,
     sno,
 )
-from lab.topology.problems import written
+from lab.topology.problems import FieldsError, written
 
 __all__ = [
     "ARBITER_MIB",
@@ -91,6 +98,7 @@ __all__ = [
     "Stack",
     "Topology",
     "arbiter",
+    "changed",
     "compact",
     "fencing",
     "five",

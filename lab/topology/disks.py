@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from lab.buses import BUSES, Bus
-from lab.topology.errors import Problem
-from lab.topology.problems import Checked, unique, within
+from lab.topology.problems import Checked, Problem, unique, within
 
 Holds = Literal["nothing", "data", "old-system"]
 
@@ -87,17 +86,17 @@ class Disk(Checked, frozen=True, kw_only=True):
 
     @property
     def multipath(self) -> bool:
-        """Whether there are several ways to it."""
+        """True if there are several ways to it."""
         return len(self.portals) > 1
 
 
 def is_vendor(text: str, length: int) -> bool:
-    """Whether a disk can have it for its vendor, in a field of so many bytes that it fills up with spaces."""
+    """Return whether a disk can have it for its vendor, in a field of so many bytes that it fills up with spaces."""
     return len(text) <= length and text.isascii() and text.isprintable() and text == text.strip(" ")
 
 
 def kernel_names(disks: tuple[Disk, ...]) -> list[str]:
-    """The kernel's names, without /dev/, as it detects disks in this order, remote ones after all others."""
+    """Return the kernel's names, without /dev/, as it detects disks in this order, remote ones after all others."""
     counts: Counter[str] = Counter()
     names = [""] * len(disks)
     for index, disk in sorted(enumerate(disks), key=lambda item: BUSES[item[1].bus].remote):

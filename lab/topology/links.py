@@ -1,19 +1,19 @@
-"""How a machine is attached to networks, by its cards and bonds, and how it reaches its iSCSI disk by them."""
+"""The links of a machine: its NICs and bonds in networks, and its ways to an iSCSI disk."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from lab.topology.errors import Problem
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import NodeSpec
+from lab.topology.problems import Problem
 
 
 @dataclass(frozen=True)
 class Link:
-    """A card or a bond of a machine as it is attached: its name there, its cards, its MAC address, the network without
+    """A NIC or a bond of a machine as it is attached: its name there, its NICs, its MAC address, the network without
     tags (None for a trunk alone) and those with tags, its addresses with the network of each, and further MAC addresses
     by which it asks for them."""
 
@@ -34,29 +34,29 @@ class Link:
 
 
 def attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
-    """A machine's cards and bonds that are attached to networks, by their paths in its fields (one card: empty)."""
+    """Yield a machine's NICs and bonds that are attached to networks, by their paths in its fields (one NIC: empty)."""
     if not node.nics:
         yield "", node.all_nics[0]
         return
-    for one in node.attached:
-        if isinstance(one, Bond):
-            yield f"bonds[{node.bonds.index(one)}]", one
+    for end in node.attached:
+        if isinstance(end, Bond):
+            yield f"bonds[{node.bonds.index(end)}]", end
         else:
-            yield f"nics[{[nic.name for nic in node.all_nics].index(one.name)}]", one
+            yield f"nics[{[nic.name for nic in node.all_nics].index(end.name)}]", end
 
 
 def addresses_of(nodes: Sequence[NodeSpec]) -> list[tuple[str, str]]:
-    """The machines' addresses, each after the path of its field."""
+    """Return the machines' addresses, each after the path of its field."""
     by_path = []
     for i, node in enumerate(nodes):
-        for path, one in attached(node):
+        for path, end in attached(node):
             where = f"nodes[{i}].{path}.addresses" if path else ""
-            by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", text) for k, text in enumerate(one.addresses)]
+            by_path += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", text) for k, text in enumerate(end.addresses)]
     return by_path
 
 
 def portal_links(node: NodeSpec, links: Sequence[Link]) -> tuple[Link, ...]:
-    """The cards by which a machine's firmware reaches the portals of its disk, in the portals' order."""
+    """Return the NICs by which a machine's firmware reaches the portals of its disk, in the portals' order."""
     ways: list[Link] = []
     for name in node.portals:
         ways += [
@@ -66,12 +66,13 @@ def portal_links(node: NodeSpec, links: Sequence[Link]) -> tuple[Link, ...]:
 
 
 def plain_address(link: Link) -> str:
-    """The machine's IPv4 address in the network of a card without tags; empty without one."""
+    """Return the machine's IPv4 address in the network of a NIC without tags; empty without one."""
     return next((text for text, network in link.addresses if network == link.network and ":" not in text), "")
 
 
 def portal_problems(node: NodeSpec, reached: Mapping[str, Nic], networks: Sequence[Network]) -> Iterator[Problem]:
-    """What keeps a machine from its iSCSI disk. `reached`: its cards, by the networks that they have without a tag."""
+    """Yield the problems that keep a machine from its iSCSI disk. `reached`: its NICs, by the networks that they have
+    without a tag."""
     by_name = {network.name: network for network in networks}
     for index, name in enumerate(node.portals):
         field = f"disks[{node.root_index}].portals[{index}]"
@@ -80,6 +81,6 @@ def portal_problems(node: NodeSpec, reached: Mapping[str, Nic], networks: Sequen
         elif not by_name[name].ipv4:
             yield field, f"{name} has no ipv4, which firmware asks for its disk by"
         elif name not in reached:
-            yield field, f"no card of the machine is in {name} by itself and without a tag, so its firmware is not"
+            yield field, f"no NIC of the machine is in {name} by itself and without a tag, so its firmware is not"
         elif not any(":" not in text and by_name[name].holds(text) for text in reached[name].addresses):
             yield field, f"{reached[name].name} has no IPv4 address in {name}; give it one, which it gets by DHCP"

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, ip_address
+from typing import Literal
 
 import msgspec
 
 from lab.topology import words
-from lab.topology.choices import FROM_NETWORK, Addressing, BootWay, MachineKind, Platform
-from lab.topology.errors import Problem
 from lab.topology.links import Link, addresses_of, attached, portal_links, portal_problems
 from lab.topology.networks import Network, conflicts, only_network, taken_elsewhere
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
-from lab.topology.problems import Checked, unique, written
+from lab.topology.problems import Checked, Problem, unique, written
 from lab.topology.words import Subnet
+
+Addressing = Literal["static", "dhcp"]
+Platform = Literal["none", "baremetal", "external"]
+MachineKind = Literal["vm", "container"]
+#: How machines come to their live system (docs/topology.md, "Ways to boot").
+BootWay = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
+#: The ways on which the firmware itself asks the network for what it boots.
+FROM_NETWORK = ("pxe", "http-boot")
+#: Ways to boot on which the live system is on a USB stick.
+FROM_STICK = ("usb", "config-image")
 
 MACHINE_NETWORK = "192.168.111.0/24"
 
@@ -31,7 +40,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     it, at the virtual IPs, which are the lab's then, wherever they lie, or, without any, at the lab's own address.
 
     `boot` is how machines boot their live system. Where their firmware asks the network, the lab answers with DHCP
-    in the networks of cards without tags, whatever the machines themselves are configured with later.
+    in the networks of NICs without tags, whatever the machines themselves are configured with later.
 
     With `proxy`, hosts reach the registry through the lab's HTTP proxy alone; with `tang`, the lab has a Tang server.
     `bmc` is the vendor of the machines' BMCs (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
@@ -66,7 +75,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         if self.networks:
             if self.machine_network == MACHINE_NETWORK and (subnets := self.machine_subnets):
                 msgspec.structs.force_setattr(self, "machine_network", str(subnets[0]))
-            if any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
+            if any(network.dhcp or network.dhcpv6 for network in self.machine_networks):
                 msgspec.structs.force_setattr(self, "addressing", "dhcp")
         for field, vips in (("api_vip", self.api_vips), ("ingress_vip", self.ingress_vips)):
             if vips and getattr(self, field) is None:
@@ -77,7 +86,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from (f"{name}_vip" for name in ("api", "ingress") if getattr(self, f"{name}_vips"))
         if self.networks and self.machine_network == str(next(iter(self.machine_subnets), "")):
             yield "machine_network"
-        if self.networks and any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
+        if self.networks and any(network.dhcp or network.dhcpv6 for network in self.machine_networks):
             yield "addressing"
 
     # -- validation -----------------------------------------------------------------------------------------------
@@ -123,18 +132,18 @@ class Topology(Checked, frozen=True, kw_only=True):
             if is_set:
                 yield path, f"with networks, {path} is a field of the network"
         yield from conflicts(self.networks)
-        subnets = [str(one) for one in self.machine_subnets]
+        subnets = [str(subnet) for subnet in self.machine_subnets]
         if subnets and self.machine_network not in subnets:
             yield "machine_network", f"{self.machine_network} is none of the machines' networks, {', '.join(subnets)}"
 
     def _attachments(self) -> Iterator[Problem]:
-        networks = {one.name: one for one in self.all_networks}
+        networks = {network.name: network for network in self.all_networks}
         for i, node in enumerate(self.nodes):
-            for path, one in attached(node):
+            for path, link in attached(node):
                 place = f"nodes[{i}].{path}" if path else f"nodes[{i}]"
-                first = one.network or ("" if one.trunk else next(iter(networks)))
+                first = link.network or ("" if link.trunk else next(iter(networks)))
                 named = [("network", first)] if first else []
-                named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
+                named += [(f"trunk[{k}]", name) for k, name in enumerate(link.trunk)]
                 valid = True
                 for field, name in named:
                     network = networks.get(name)
@@ -148,39 +157,39 @@ class Topology(Checked, frozen=True, kw_only=True):
                     elif field != "network" and not network.vlan:
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
                 if valid:
-                    yield from self._address_problems(place, node, one)
+                    yield from self._address_problems(place, node, link)
 
     def _network_boots(self) -> Iterator[Problem]:
         for i, node in enumerate(self.nodes):
             if self.boot == "http-boot" and node.firmware != "uefi":
                 yield f"nodes[{i}].firmware", f"{node.firmware} has no http-boot; use uefi, or boot: pxe"
             if not any(link.network is not None and self.boots_in(link.network) for link in self.links(node)):
-                yield f"nodes[{i}]", f"boot: {self.boot} needs a card without tags in a network with IPv4"
+                yield f"nodes[{i}]", f"boot: {self.boot} needs a NIC without tags in a network with IPv4"
 
     def _iscsi(self) -> Iterator[Problem]:
         for i, node in enumerate(self.nodes):
-            cards = ((self._networks_of(one), one) for one in node.attached if isinstance(one, Nic))
-            reached = {nets[0].name: card for nets, card in cards if nets and (card.network or not card.trunk)}
+            nics = ((self._networks_of(nic), nic) for nic in node.attached if isinstance(nic, Nic))
+            reached = {nets[0].name: nic for nets, nic in nics if nets and (nic.network or not nic.trunk)}
             for path, message in portal_problems(node, reached, self.all_networks):
                 yield f"nodes[{i}].{path}", message
             if node.portals and self.boot in FROM_NETWORK:
-                why = f"{self.boot}, but the cards of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb"
+                why = f"{self.boot}, but the NICs of nodes[{i}] boot its iSCSI disk; use iso, minimal-iso or usb"
                 yield "boot", why
 
     def boots_in(self, network: Network) -> bool:
-        """Whether the lab tells firmware in this network what to boot."""
+        """Return whether firmware in this network boots from the lab."""
         if not network.ipv4:
             return False
         asking = (node for node in self.nodes if self.boot in FROM_NETWORK or network.name in node.portals)
         return any(link.network == network for node in asking for link in self.links(node))
 
     def iscsi_links(self, node: NodeSpec) -> tuple[Link, ...]:
-        """The cards by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
+        """Return the NICs by which a machine reaches the portals of its iSCSI disk, in the portals' order."""
         return portal_links(node, self.links(node))
 
-    def _address_problems(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
-        networks = self._networks_of(one)
-        for k, text in enumerate(one.addresses):
+    def _address_problems(self, place: str, node: NodeSpec, link: Attached) -> Iterator[Problem]:
+        networks = self._networks_of(link)
+        for k, text in enumerate(link.addresses):
             where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
             for network in networks:
                 yield from network.reserved(where, text)
@@ -192,7 +201,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     def _vips(self) -> Iterator[Problem]:
         for name in ("api", "ingress"):
-            one, several = getattr(self, f"{name}_vip"), getattr(self, f"{name}_vips")
+            single, several = getattr(self, f"{name}_vip"), getattr(self, f"{name}_vips")
             vips = self.vips(name)
             if self.platform != "baremetal":
                 if vips:
@@ -200,13 +209,13 @@ class Topology(Checked, frozen=True, kw_only=True):
                 continue
             if not vips:
                 yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
-            if several and one != several[0]:
-                yield f"{name}_vip", f"{one} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
+            if several and single != several[0]:
+                yield f"{name}_vip", f"{single} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
             subnets = () if self.load_balancer else self.machine_subnets  # its VIPs need no machine network
             yield from words.virtual_ips(name, vips, subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
-        """All addresses with the paths of their fields: none may occur twice."""
+        """Return all addresses with the paths of their fields: none may occur twice."""
         by_path = []
         for i, net in enumerate(self.all_networks):
             prefix = f"networks[{i}]." if self.networks else ""
@@ -237,29 +246,29 @@ class Topology(Checked, frozen=True, kw_only=True):
             only_network(self.machine_network, self.address or "", self.addressing == "dhcp", self.aliases),
         )
 
-    def _networks_of(self, one: Attached) -> tuple[Network, ...]:
-        """The networks of a card or bond, the one without tags first."""
+    def _networks_of(self, link: Attached) -> tuple[Network, ...]:
+        """Return the networks of a NIC or bond, the one without tags first."""
         by_name = {network.name: network for network in self.all_networks}
-        first = one.network or ("" if one.trunk else next(iter(by_name)))
-        return tuple(by_name[name] for name in (first, *one.trunk) if name in by_name)
+        first = link.network or ("" if link.trunk else next(iter(by_name)))
+        return tuple(by_name[name] for name in (first, *link.trunk) if name in by_name)
 
     def links(self, node: NodeSpec) -> tuple[Link, ...]:
-        """How a machine is attached: cards on their own, then bonds."""
+        """Return a machine's links: NICs on their own, then bonds."""
         links = []
-        for one in node.attached:
-            networks = self._networks_of(one)
-            plain = not one.trunk or bool(one.network)
-            held = ((text, next((net for net in networks if net.holds(text)), networks[0])) for text in one.addresses)
+        for end in node.attached:
+            networks = self._networks_of(end)
+            plain = not end.trunk or bool(end.network)
+            held = ((text, next((net for net in networks if net.holds(text)), networks[0])) for text in end.addresses)
             links.append(
                 Link(
-                    name=one.name,
-                    nics=(one,) if isinstance(one, Nic) else node.members(one),
-                    bond=one if isinstance(one, Bond) else None,
-                    mac=node.mac_of(one),
+                    name=end.name,
+                    nics=(end,) if isinstance(end, Nic) else node.members(end),
+                    bond=end if isinstance(end, Bond) else None,
+                    mac=node.mac_of(end),
                     network=networks[0] if plain else None,
                     trunk=networks[1:] if plain else networks,
                     addresses=tuple(held),
-                    clones=one.clones,
+                    clones=end.clones,
                 )
             )
         return tuple(links)
@@ -287,7 +296,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     @property
     def bmc_network(self) -> Network:
         """The network with the BMCs."""
-        return next((one for one in self.all_networks if one.bmc), self.home)
+        return next((network for network in self.all_networks if network.bmc), self.home)
 
     @property
     def network(self) -> IPv4Network:
@@ -314,7 +323,7 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     @property
     def fenced(self) -> bool:
-        """Whether there are two masters and no arbiter: they fence each other."""
+        """True if there are two masters and no arbiter: they fence each other."""
         return len(self.masters) == 2 and not self.arbiters
 
     @property
@@ -333,13 +342,14 @@ class Topology(Checked, frozen=True, kw_only=True):
         return self.masters[0].ip
 
     def vips(self, service: str) -> tuple[str, ...]:
-        """The virtual IPs of `api` or `ingress`."""
+        """Return the virtual IPs of `api` or `ingress`."""
         several: tuple[str, ...] = getattr(self, f"{service}_vips")
-        one: str | None = getattr(self, f"{service}_vip")
-        return several or ((one,) if one else ())
+        single: str | None = getattr(self, f"{service}_vip")
+        return several or ((single,) if single else ())
 
     def known_addresses(self, node: NodeSpec) -> tuple[str, ...]:
-        """A machine's addresses in the machine networks, the one that it is known by first: at most one a family."""
+        """Return a machine's addresses in the machine networks, the one that it is known by first: at most one a
+        family."""
         nets = self.machine_subnets
         held = [text for text in node.addresses if any(ip_address(text) in net for net in nets)]
         firsts = {":" in text: text for text in reversed(held)}
@@ -353,7 +363,8 @@ class Topology(Checked, frozen=True, kw_only=True):
         return tuple(text for text in own if ip_address(text).version in families)
 
     def lab_addresses(self, network: Network) -> tuple[str, ...]:
-        """All addresses that the lab has at a network, with the length of their prefix: the load balancer's too."""
+        """Return all addresses that the lab has at a network, with the length of their prefix: the load balancer's
+        too."""
         vips = (*self.vips("api"), *self.vips("ingress")) if self.load_balancer else ()
         where = {text: next((net for net in self.all_networks if net.holds(text)), self.home) for text in vips}
         more = (f"{text}/{128 if ':' in text else 32}" for text in vips if where[text] == network)
@@ -361,14 +372,15 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     @property
     def api_addresses(self) -> tuple[str, ...]:
-        """Where api and api-int point: the virtual IPs, else the lab's load balancer, else every master."""
+        """The addresses of api and api-int: the virtual IPs, else the lab's load balancer, else every master."""
         return (
             self.vips("api") or self._balancer or tuple(text for n in self.masters for text in self.known_addresses(n))
         )
 
     @property
     def ingress_addresses(self) -> tuple[str, ...]:
-        """Where *.apps points: the virtual IPs, else the lab's load balancer, else every worker, or every master."""
+        """The addresses of *.apps: the virtual IPs, else the lab's load balancer, else every worker, or every
+        master."""
         nodes = self.workers or self.masters
         return self.vips("ingress") or self._balancer or tuple(text for n in nodes for text in self.known_addresses(n))
 
@@ -378,21 +390,21 @@ class Topology(Checked, frozen=True, kw_only=True):
         return sum(n.memory_mib for n in self.nodes)
 
     def node(self, name: str) -> NodeSpec | None:
-        """The node of that name."""
+        """Return the node of that name."""
         return next((n for n in self.nodes if n.name == name), None)
 
     def with_machines(self, machine: MachineKind | None) -> Topology:
-        """The topology with machines of this kind; None leaves them as they are."""
+        """Return the topology with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
 
     def with_bmcs(self, bmc: Bmc | None) -> Topology:
-        """The topology with BMCs of this kind; None leaves them as they are."""
+        """Return the topology with BMCs of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, bmc=bmc) if bmc else self
 
     def bmc_of(self, node: NodeSpec) -> Bmc:
-        """Whose BMC a machine has."""
+        """Return the vendor of a machine's BMC."""
         return node.bmc or self.bmc
 
     def dump(self) -> str:
-        """This topology as YAML that `load_text` reads back to an equal one."""
+        """Return this topology as YAML that `load_text` reads back to an equal one."""
         return msgspec.yaml.encode(written(self)).decode()

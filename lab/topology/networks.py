@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from installer.common.hostaddresses import never_within
 from lab.topology import words
-from lab.topology.errors import Problem
-from lab.topology.problems import Checked, remembered, unique, within
+from lab.topology.problems import Checked, Problem, remembered, unique, within
 from lab.topology.words import LAB, NONE, Subnet
 
 # An IPv6 network's least MTU (RFC 8200 §5); IPv4 would do with less.
@@ -25,7 +24,7 @@ class Network(Checked, frozen=True, kw_only=True):
 
     The lab has the first host's address, or `address` and `address6`, and besides it all addresses that `gateway`,
     `gateway6`, `dns`, `ntp` and `aliases` name, wherever they lie. These four are `lab` (its own address), `none`
-    (not told to anybody), or addresses. `dhcp` and `dhcpv6` give the cards' `addresses` to them, and others to whom
+    (not told to anybody), or addresses. `dhcp` and `dhcpv6` give the NICs' `addresses` to them, and others to whom
     the topology does not know; `router_advertisements` let hosts make IPv6 addresses for themselves, unless `dhcpv6`
     is on too. On a network with `bmc` are the BMCs, and no machine.
     """
@@ -107,7 +106,7 @@ class Network(Checked, frozen=True, kw_only=True):
             yield path, f"{value!r} is neither {LAB}, {NONE} nor a list of addresses"
 
     def reserved(self, path: str, text: str) -> Iterator[Problem]:
-        """Whether an address is one that this network has for itself."""
+        """Yield a problem if this network has the address for itself."""
         subnet, address = self.subnet_of(text), words.address(text)
         if subnet is not None and address is not None and (rule := never_within(subnet, address)):
             yield path, rule
@@ -116,15 +115,15 @@ class Network(Checked, frozen=True, kw_only=True):
     def subnets(self) -> tuple[Subnet, ...]:
         """Its CIDRs, parsed: IPv4 first."""
         parsed = (words.subnet(cidr) for cidr in (self.ipv4, self.ipv6) if cidr)
-        return tuple(one for one in parsed if one is not None)
+        return tuple(subnet for subnet in parsed if subnet is not None)
 
     def subnet_of(self, address: str) -> Subnet | None:
-        """Which of them has this address."""
+        """Return the subnet that has this address, if any."""
         parsed = words.address(address)
-        return next((one for one in self.subnets if parsed is not None and parsed in one), None)
+        return next((subnet for subnet in self.subnets if parsed is not None and parsed in subnet), None)
 
     def holds(self, address: str) -> bool:
-        """Whether the address is in this network."""
+        """Return whether the address is in this network."""
         return self.subnet_of(address) is not None
 
     @property
@@ -139,19 +138,21 @@ class Network(Checked, frozen=True, kw_only=True):
 
     def _first(self, version: int) -> str:
         # One address alone is no network, which `problems` tells.
-        return next((str(one[1]) for one in self.subnets if one.version == version and one.num_addresses > 1), "")
+        return next(
+            (str(subnet[1]) for subnet in self.subnets if subnet.version == version and subnet.num_addresses > 1), ""
+        )
 
     @property
     def own(self) -> tuple[str, ...]:
         """The lab's own addresses in it: IPv4 first."""
-        return tuple(one for one in (self.own4, self.own6) if one)
+        return tuple(text for text in (self.own4, self.own6) if text)
 
     def own_like(self, address: str) -> str:
-        """The lab's own address of the same family as this one; empty without one."""
+        """Return the lab's own address of the same family as this one; empty without one."""
         return self.own6 if ":" in address else self.own4
 
     def gateway_of(self, version: int) -> str:
-        """The gateway's address of IPv4 or IPv6; empty when there is none."""
+        """Return the gateway's address of IPv4 or IPv6; empty when there is none."""
         named, own = (self.gateway6, self.own6) if version == 6 else (self.gateway, self.own4)
         return "" if named == NONE or not own else own if named == LAB else named
 
@@ -171,7 +172,7 @@ class Network(Checked, frozen=True, kw_only=True):
         return self._or_own(self.ntp)
 
     def answering(self) -> Iterator[tuple[str, str]]:
-        """The addresses besides its own at which the lab answers here, with their fields; routers apart."""
+        """Yield the addresses besides its own at which the lab answers here, with their fields; routers apart."""
         for field, texts in (("dns", self.dns), ("ntp", self.ntp), ("aliases", self.aliases)):
             yield from ((f"{field}[{i}]", text) for i, text in enumerate(texts) if isinstance(texts, tuple))
 
@@ -180,7 +181,7 @@ class Network(Checked, frozen=True, kw_only=True):
         """All addresses that the lab has at it, its own first, with the length of their prefix (`192.0.2.1/24`)."""
         others = (self.gateway_of(4), self.gateway_of(6), *self.dns_servers, *self.ntp_servers, *self.aliases)
         lengths = {}
-        for text in dict.fromkeys([*self.own, *(one for one in others if one)]):
+        for text in dict.fromkeys([*self.own, *(other for other in others if other)]):
             subnet = self.subnet_of(text)
             whole = 128 if ":" in text else 32
             lengths[text] = subnet.prefixlen if subnet is not None and text in self.own else whole
@@ -188,15 +189,15 @@ class Network(Checked, frozen=True, kw_only=True):
 
 
 def conflicts(networks: Sequence[Network]) -> Iterator[Problem]:
-    """Names, tags and addresses that several networks have, and a second network of BMCs."""
-    yield from unique([(f"networks[{i}].name", one.name) for i, one in enumerate(networks)], "name")
-    yield from unique([(f"networks[{i}].vlan", str(one.vlan or "")) for i, one in enumerate(networks)], "VLAN")
-    for (i, one), (k, other) in itertools.combinations(enumerate(networks), 2):
-        for mine, theirs in itertools.product(one.subnets, other.subnets):
+    """Find names, tags and addresses that several networks have, and a second network of BMCs."""
+    yield from unique([(f"networks[{i}].name", network.name) for i, network in enumerate(networks)], "name")
+    yield from unique([(f"networks[{i}].vlan", str(network.vlan or "")) for i, network in enumerate(networks)], "VLAN")
+    for (i, network), (k, other) in itertools.combinations(enumerate(networks), 2):
+        for mine, theirs in itertools.product(network.subnets, other.subnets):
             if mine.version == theirs.version and mine.overlaps(theirs):
                 family = f"ipv{theirs.version}"
                 yield f"networks[{k}].{family}", f"{theirs} overlaps networks[{i}].{family}, {mine}"
-    bmc = [i for i, one in enumerate(networks) if one.bmc]
+    bmc = [i for i, network in enumerate(networks) if network.bmc]
     for i in bmc[1:]:
         yield f"networks[{i}].bmc", f"networks[{bmc[0]}] has the BMCs already"
 
@@ -212,7 +213,7 @@ def taken_elsewhere(networks: Sequence[Network], taken: Mapping[str, str]) -> It
 
 @remembered
 def only_network(cidr: str, address: str, dhcp: bool, aliases: tuple[str, ...]) -> Network:
-    """The network of a topology whose networks are not listed."""
+    """Return the network of a topology whose networks are not listed."""
     is_ipv6 = ":" in cidr
     return Network(
         name=ONLY,

@@ -1,4 +1,4 @@
-"""Network cards of a machine, and how several are one towards the lab."""
+"""NICs of a machine, and how several are one towards the lab."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from lab.topology import words
-from lab.topology.errors import Problem
-from lab.topology.problems import Checked, remembered, unique, within
+from lab.topology.problems import Checked, Problem, remembered, unique, within
 
 NicModel = Literal["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"]
 BondMode = Literal["802.3ad", "active-backup", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"]
@@ -19,7 +18,7 @@ LAST_BUS = 30
 
 
 class Attached(Checked, frozen=True, kw_only=True):
-    """What is attached to networks: `network` by name, without tags (default: the topology's first, unless there is a
+    """A NIC or bond in networks: `network` by name, without tags (default: the topology's first, unless there is a
     trunk), those of `trunk` with the tags of their `vlan`; `addresses` lie in any of them, fixed or reserved. `clones`
     are MAC addresses by which it asks for them too, since the host gives them to it."""
 
@@ -39,8 +38,8 @@ class Attached(Checked, frozen=True, kw_only=True):
 
 
 class Nic(Attached, frozen=True, kw_only=True):
-    """A network card. `pci` is the bus that it is alone on, from which its name comes: `enp1s0` is on bus 1, and the
-    default for the first card, `enp2s0` for the second. Another `name` may be `enoN` (the firmware says so), and in
+    """A NIC. `pci` is the bus that it is alone on, from which its name comes: `enp1s0` is on bus 1, and the
+    default for the first NIC, `enp2s0` for the second. Another `name` may be `enoN` (the firmware says so), and in
     container machines any."""
 
     mac: str
@@ -57,27 +56,27 @@ class Nic(Attached, frozen=True, kw_only=True):
             yield from words.interface("name", self.name)
 
     def at(self, index: int) -> Nic:
-        """This card as the machine's one of that index, with its bus and name spelled out."""
+        """Return this NIC as the machine's one of that index, with its bus and name spelled out."""
         return _at(self, index)
 
 
 @remembered
-def _at(card: Nic, index: int) -> Nic:
-    bus = card.pci or index + 1
+def _at(nic: Nic, index: int) -> Nic:
+    bus = nic.pci or index + 1
     return Nic(
-        network=card.network, trunk=card.trunk, addresses=card.addresses, clones=card.clones, mac=card.mac,
-        model=card.model, pci=bus, name=card.name or f"enp{bus}s0",
+        network=nic.network, trunk=nic.trunk, addresses=nic.addresses, clones=nic.clones, mac=nic.mac,
+        model=nic.model, pci=bus, name=nic.name or f"enp{bus}s0",
     )  # fmt: skip
 
 
 @remembered
 def only_nic(mac: str, ip: str) -> Nic:
-    """The card of a machine whose cards are not listed."""
+    """Return the NIC of a machine whose NICs are not listed."""
     return Nic(mac=mac, addresses=(ip,))
 
 
 class Bond(Attached, frozen=True, kw_only=True):
-    """Cards, by their names, that are one towards the lab. For 802.3ad the lab is the partner that speaks LACP; for
+    """NICs, by their names, that are one towards the lab. For 802.3ad the lab is the partner that speaks LACP; for
     balance-rr, balance-xor and broadcast its ports belong together; else they are ports like any other."""
 
     name: str = "bond0"
@@ -89,10 +88,10 @@ class Bond(Attached, frozen=True, kw_only=True):
         yield from super().problems()
         yield from words.interface("name", self.name)
         if not self.nics:
-            yield "nics", "a bond needs network cards"
-        yield from unique([(f"nics[{i}]", name) for i, name in enumerate(self.nics)], "card")
+            yield "nics", "a bond needs NICs"
+        yield from unique([(f"nics[{i}]", name) for i, name in enumerate(self.nics)], "NIC")
 
     @property
     def aggregated(self) -> bool:
-        """Whether the lab's ports are one, too."""
+        """True if the lab's ports are bonded too."""
         return self.mode in AGGREGATED

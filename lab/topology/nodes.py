@@ -10,9 +10,8 @@ import msgspec
 from lab.buses import BUSES
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, MOST, Disk, kernel_names
-from lab.topology.errors import Problem
 from lab.topology.nics import LAST_BUS, Attached, Bond, Nic, only_nic
-from lab.topology.problems import Checked, unique, within
+from lab.topology.problems import Checked, Problem, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]
@@ -31,9 +30,9 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     """One machine: `memory_mib` in MiB, `firmware` with or without `secure_boot`, `tpm` a TPM 2, `clock_offset` how
     many seconds its clock is ahead when it is switched on, `bmc` whose BMC it has, if not the topology's.
 
-    `nics` and `bonds` say how it is attached; a machine with one card needs no more than that card's `mac`, and `ip`,
+    `nics` and `bonds` say how it is attached; a machine with one NIC needs no more than that NIC's `mac`, and `ip`,
     its address in the first network. With `nics`, `ip` is the address that the lab and the cluster know it by (the
-    first unless it is set), and `mac` that card's. `disk_gib` is the size in GiB of the disk to install on, which is
+    first unless it is set), and `mac` that NIC's. `disk_gib` is the size in GiB of the disk to install on, which is
     its only one unless `disks` lists them.
     """
 
@@ -54,9 +53,9 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     bmc: Bmc | None = None
 
     def fill(self) -> None:
-        """What follows from `nics` and `disks`."""
+        """Set what follows from `nics` and `disks`."""
         if self.nics and not self.ip:
-            first = next((text for one in self.attached for text in one.addresses), "")
+            first = next((text for link in self.attached for text in link.addresses), "")
             msgspec.structs.force_setattr(self, "ip", first)
         if self.nics and not self.mac:
             msgspec.structs.force_setattr(self, "mac", self._mac())
@@ -68,7 +67,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         """See the class."""
         if self.nics:
             yield "mac"
-        if self.nics and self.ip == next((text for one in self.attached for text in one.addresses), ""):
+        if self.nics and self.ip == next((text for link in self.attached for text in link.addresses), ""):
             yield "ip"
         if self.disks:
             yield "disk_gib"
@@ -92,37 +91,37 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         yield from words.mac("mac", self.mac)
         yield from words.one_address("ip", self.ip)
         if self.bonds:
-            yield "bonds", "a bond needs network cards; list them under nics"
+            yield "bonds", "a bond needs NICs; list them under nics"
 
     def _listed_nics(self) -> Iterator[Problem]:
         if len(self.nics) > LAST_BUS:
             yield "nics", f"{len(self.nics)} are more than {LAST_BUS}, each of which is alone on a PCI bus"
             return
-        cards = self.all_nics
-        named = [(f"nics[{i}].name", card.name) for i, card in enumerate(cards)]
+        nics = self.all_nics
+        named = [(f"nics[{i}].name", nic.name) for i, nic in enumerate(nics)]
         yield from unique([*named, *((f"bonds[{i}].name", bond.name) for i, bond in enumerate(self.bonds))], "name")
-        yield from unique([(f"nics[{i}].mac", card.mac) for i, card in enumerate(cards)], "mac")
-        yield from unique([(f"nics[{i}].pci", str(card.pci)) for i, card in enumerate(cards)], "PCI bus")
-        names = {card.name for card in cards}
+        yield from unique([(f"nics[{i}].mac", nic.mac) for i, nic in enumerate(nics)], "mac")
+        yield from unique([(f"nics[{i}].pci", str(nic.pci)) for i, nic in enumerate(nics)], "PCI bus")
+        names = {nic.name for nic in nics}
         members = []
         for i, bond in enumerate(self.bonds):
             # What is twice in one bond it tells itself.
             members += [(f"bonds[{i}].nics[{bond.nics.index(name)}]", name) for name in dict.fromkeys(bond.nics)]
         for path, name in members:
             if name not in names:
-                yield path, f"there is no card {name!r}; the machine has {', '.join(sorted(names))}"
-        yield from unique(members, "card")
+                yield path, f"there is no NIC {name!r}; the machine has {', '.join(sorted(names))}"
+        yield from unique(members, "NIC")
         bonded = {name for _, name in members}
-        for i, card in enumerate(cards):
-            if card.name in bonded and (card.network or card.trunk or card.addresses):
-                yield f"nics[{i}]", f"{card.name} is in a bond: the bond has the network, trunk and addresses"
-        addresses = [text for one in self.attached for text in one.addresses]
+        for i, nic in enumerate(nics):
+            if nic.name in bonded and (nic.network or nic.trunk or nic.addresses):
+                yield f"nics[{i}]", f"{nic.name} is in a bond: the bond has the network, trunk and addresses"
+        addresses = [text for link in self.attached for text in link.addresses]
         if not addresses:
             yield "nics", "none has addresses: the lab has to know one, fixed or reserved, to reach the machine"
         elif self.ip not in addresses:
             yield "ip", f"{self.ip} is none of the machine's addresses, {', '.join(addresses)}"
         elif self.mac != self._mac():
-            yield "mac", f"{self.mac} is not that of the card with {self.ip}, which is {self._mac()}; leave mac out"
+            yield "mac", f"{self.mac} is not that of the NIC with {self.ip}, which is {self._mac()}; leave mac out"
 
     def _listed_disks(self) -> Iterator[Problem]:
         roots = [disk for disk in self.disks if disk.root]
@@ -142,44 +141,44 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         yield from unique(serials, "serial number")
         yield from unique([(f"disks[{i}].wwn", disk.wwn) for i, disk in enumerate(self.disks)], "WWN")
 
-    # -- network cards ---------------------------------------------------------------------------------------------
+    # -- NICs -----------------------------------------------------------------------------------------------------
 
     @property
     def mac_fields(self) -> tuple[tuple[str, str], ...]:
-        """The MAC addresses of its cards, and those that it gives them, with the paths of their fields."""
+        """The MAC addresses of its NICs, and those that it gives them, with the paths of their fields."""
         own = [(f"nics[{k}].mac" if self.nics else "mac", nic.mac) for k, nic in enumerate(self.all_nics)]
-        both: list[tuple[str, Attached]] = [(f"nics[{k}]", one) for k, one in enumerate(self.nics)]
-        both += [(f"bonds[{k}]", one) for k, one in enumerate(self.bonds)]
-        return (*own, *((f"{path}.clones[{k}]", mac) for path, one in both for k, mac in enumerate(one.clones)))
+        both: list[tuple[str, Attached]] = [(f"nics[{k}]", link) for k, link in enumerate(self.nics)]
+        both += [(f"bonds[{k}]", link) for k, link in enumerate(self.bonds)]
+        return (*own, *((f"{path}.clones[{k}]", mac) for path, link in both for k, mac in enumerate(link.clones)))
 
     @property
     def all_nics(self) -> tuple[Nic, ...]:
-        """Its cards, with bus and name spelled out."""
-        cards = self.nics or (only_nic(self.mac, self.ip),)
-        return tuple(card.at(index) for index, card in enumerate(cards))
+        """Its NICs, with bus and name spelled out."""
+        nics = self.nics or (only_nic(self.mac, self.ip),)
+        return tuple(nic.at(index) for index, nic in enumerate(nics))
 
     def members(self, bond: Bond) -> tuple[Nic, ...]:
-        """The cards of one of its bonds."""
-        return tuple(card for card in self.all_nics if card.name in bond.nics)
+        """Return the NICs of one of its bonds."""
+        return tuple(nic for nic in self.all_nics if nic.name in bond.nics)
 
     @property
     def attached(self) -> tuple[Nic | Bond, ...]:
-        """What is attached to networks: cards on their own, then bonds."""
+        """NICs on their own, then bonds."""
         bonded = {name for bond in self.bonds for name in bond.nics}
-        return (*(card for card in self.all_nics if card.name not in bonded), *self.bonds)
+        return (*(nic for nic in self.all_nics if nic.name not in bonded), *self.bonds)
 
-    def mac_of(self, one: Attached) -> str:
-        """The MAC address of a card, or of a bond, which is its first card's."""
-        cards = (one,) if isinstance(one, Nic) else self.members(one) if isinstance(one, Bond) else ()
-        return next((card.mac for card in cards), "")
+    def mac_of(self, link: Attached) -> str:
+        """Return the MAC address of a NIC, or of a bond, which is its first NIC's."""
+        nics = (link,) if isinstance(link, Nic) else self.members(link) if isinstance(link, Bond) else ()
+        return next((nic.mac for nic in nics), "")
 
     def _mac(self) -> str:
-        return next((self.mac_of(one) for one in self.attached if self.ip in one.addresses), "")
+        return next((self.mac_of(link) for link in self.attached if self.ip in link.addresses), "")
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """All of its addresses, the one that it is known by first."""
-        addresses = [text for one in self.attached for text in one.addresses]
+        addresses = [text for link in self.attached for text in link.addresses]
         return tuple(dict.fromkeys([self.ip, *addresses]))
 
     # -- disks -----------------------------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         return next(index for index, disk in enumerate(self.all_disks) if disk.root)
 
     def device(self, index: int) -> str:
-        """The kernel's name of a disk, without /dev/."""
+        """Return the kernel's name of a disk, without /dev/."""
         return kernel_names(self.all_disks)[index]
 
     @property
@@ -211,5 +210,5 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         return next((disk.portals for disk in self.disks if disk.root), ())
 
     def serial(self, index: int) -> str:
-        """A disk's serial number."""
+        """Return a disk's serial number."""
         return self.all_disks[index].serial or f"{self.name}-{self.device(index)}"

@@ -8,8 +8,7 @@ from ipaddress import IPv6Address
 from itertools import product
 from typing import Literal, Protocol, get_args
 
-from lab.topology.choices import Addressing
-from lab.topology.model import MACHINE_NETWORK, Topology
+from lab.topology.model import MACHINE_NETWORK, Addressing, Topology
 from lab.topology.networks import Network
 from lab.topology.nics import Nic
 from lab.topology.nodes import Firmware, NodeSpec, Role
@@ -23,7 +22,7 @@ class Shape(Protocol):
     def __call__(
         self, addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4"
     ) -> Topology:
-        """The preset in one of its variants."""
+        """Return the preset in one of its variants."""
 
 
 # Emulated CPUs of one machine slow each other down. Only node0, which also runs the bootstrap, gains from a second one.
@@ -41,7 +40,7 @@ API, INGRESS = 5, 4
 
 
 def _addresses(stack: Stack, last: int) -> tuple[str, ...]:
-    """The addresses of the host with this number in its networks."""
+    """Return the addresses of the host with this number in its networks."""
     four, six = f"192.168.111.{last}", str(_BASE6 + last)
     return {"ipv4": (four,), "ipv6": (six,), "dual": (four, six)}[stack]
 
@@ -98,7 +97,7 @@ def _topology(name: str, addressing: Addressing, stack: Stack, nodes: tuple[Node
 
 
 def _shape(name: str, masters: int, workers: int = 0, arbiters: int = 0) -> Shape:
-    """A function that makes a preset of so many machines."""
+    """Return a function that makes a preset of so many machines."""
     memory = SNO_MIB if masters == 1 else MASTER_MIB
 
     def make(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:

@@ -1,4 +1,4 @@
-"""What is wrong with a topology, by field: structs tell all of it, and a file's reader collects it."""
+"""Problems of a topology, by field: structs find them, and a file's reader collects them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,26 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from lab.topology.errors import FieldsError, Problem
+from lab.errors import LabError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Problem = tuple[str, str]
+"""A field's path, for example `nics[1].mac`, and what is wrong with it."""
 _COLLECTING: ContextVar[bool] = ContextVar("collecting", default=False)
+
+
+def line(path: str, message: str) -> str:
+    """Return one problem as text."""
+    return f"{path}: {message}" if path else message
+
+
+class FieldsError(LabError, ValueError):
+    """Fields of a struct contradict each other or their rules."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(line(*problem) for problem in self.problems))
 
 
 @contextmanager
@@ -32,14 +47,14 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """A part of a topology. It raises FieldsError, with all of its problems, when it is made."""
 
     def problems(self) -> Iterator[Problem]:
-        """What is wrong with its own fields, and between its parts; the parts tell what is wrong within them."""
+        """Yield the problems of its own fields, and between its parts; the parts find those within them."""
         yield from ()
 
     def fill(self) -> None:
         """Set what follows from other fields."""
 
     def derived_fields(self) -> Iterator[str]:
-        """The fields that `fill` would set as they are."""
+        """Yield the fields that `fill` would set as they are."""
         yield from ()
 
     def __post_init__(self) -> None:
@@ -49,7 +64,8 @@ class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def written(struct: Checked) -> dict[str, Any]:
-    """Its fields as plain data, as a file has to say them: without what follows from others, and changes with them."""
+    """Return its fields as plain data, as a file has to say them: without what follows from others, and changes with
+    them."""
     left_out = set(struct.derived_fields())
     return {name: _plain(getattr(struct, name)) for name in struct.__struct_fields__ if name not in left_out}
 
@@ -57,13 +73,13 @@ def written(struct: Checked) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Checked):
         return written(value)
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def remembered(make: Callable[P, T]) -> Callable[P, T]:
-    """A function that makes a struct of nothing but its arguments, called once for equal ones: checking a topology asks
-    for the same cards and networks dozens of times. Not while problems are collected: nothing raises then.
-    """
+    """Return a function that makes a struct of nothing but its arguments, called once for equal ones: checking a
+    topology asks for the same NICs and networks dozens of times. Not while problems are collected: nothing raises
+    then."""
     cached = cast(Callable[P, T], lru_cache(1 << 12)(make))
 
     @wraps(make)
@@ -74,13 +90,13 @@ def remembered(make: Callable[P, T]) -> Callable[P, T]:
 
 
 def within(path: str, number: int, least: int, most: int) -> Iterator[Problem]:
-    """Whether a number is within limits."""
+    """Check that a number is within limits."""
     if not least <= number <= most:
         yield path, f"{number} is not within {least} to {most}"
 
 
 def unique(named: Iterable[tuple[str, str]], what: str) -> Iterator[Problem]:
-    """Whether values, with the paths of their fields, are all different; empty ones do not count."""
+    """Check that values, with the paths of their fields, are all different; empty ones do not count."""
     pairs = [(path, value) for path, value in named if value]
     counts = Counter(value for _, value in pairs)
     seen: dict[str, str] = {}

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from installer.common.hostaddresses import never_within
-from lab.topology.errors import Problem
+from lab.topology.problems import Problem
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -23,7 +23,7 @@ _INTERFACE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,14}$")
 
 
 def label(path: str, text: str) -> Iterator[Problem]:
-    """Whether it is a label of a DNS name."""
+    """Check that it is a label of a DNS name."""
     if not _LABEL.fullmatch(text):
         yield path, f"{_quoted(text)} is not a DNS label"
 
@@ -33,31 +33,31 @@ def _quoted(text: str) -> str:
 
 
 def domain(path: str, text: str) -> Iterator[Problem]:
-    """Whether it is a DNS name."""
+    """Check that it is a DNS name."""
     if len(text) > 253 or not all(_LABEL.fullmatch(part) for part in text.split(".")):
         yield path, f"{_quoted(text)} is not a domain name"
 
 
 def interface(path: str, text: str) -> Iterator[Problem]:
-    """Whether the kernel takes it for a network card's name."""
+    """Check that the kernel takes it for a NIC's name."""
     if not _INTERFACE.fullmatch(text):
-        yield path, f"{text!r} is not a card's name of up to 15 letters, digits, dashes and underscores"
+        yield path, f"{text!r} is not a NIC's name of up to 15 letters, digits, dashes and underscores"
 
 
 def mac(path: str, text: str) -> Iterator[Problem]:
-    """Whether it is a card's own MAC address."""
+    """Check that it is a NIC's own MAC address."""
     if not _MAC.fullmatch(text):
         yield path, f"{text!r} is not six lower-case hex pairs joined by colons"
     elif int(text[:2], 16) & 1:
         yield path, f"{text!r} is a multicast address"
     elif text == "00:00:00:00:00:00":
-        yield path, f"{text!r} is no network card's"
+        yield path, f"{text!r} is no NIC's"
 
 
 # Cached: checking a topology asks for the same few texts hundreds of times.
 @lru_cache(1 << 12)
 def address(text: str) -> Address | None:
-    """The address, or None when it is none."""
+    """Return the address, or None when it is none."""
     try:
         return ipaddress.ip_address(text)
     except ValueError:
@@ -65,13 +65,13 @@ def address(text: str) -> Address | None:
 
 
 def addresses(path: str, texts: tuple[str, ...]) -> Iterator[Problem]:
-    """Whether all of them are addresses, as they are usually written."""
+    """Check that all of them are addresses, as they are usually written."""
     for index, text in enumerate(texts):
         yield from one_address(f"{path}[{index}]", text)
 
 
 def one_address(path: str, text: str) -> Iterator[Problem]:
-    """Whether it is an address, as it is usually written."""
+    """Check that it is an address, as it is usually written."""
     parsed = address(text)
     if parsed is None:
         yield path, f"{text!r} is not an IP address"
@@ -81,7 +81,7 @@ def one_address(path: str, text: str) -> Iterator[Problem]:
 
 @lru_cache(1 << 12)
 def subnet(text: str) -> Subnet | None:
-    """The network of a CIDR, or None when it is none."""
+    """Return the network of a CIDR, or None when it is none."""
     try:
         return ipaddress.ip_network(text)
     except ValueError:
@@ -89,7 +89,7 @@ def subnet(text: str) -> Subnet | None:
 
 
 def never_a_hosts(address: Address) -> str:
-    """Why no host has an address like this one; empty where one can."""
+    """Say why no host has an address like this one; empty where one can."""
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         return f"IPv4 within IPv6, which no host has; write {address.ipv4_mapped}"
     kinds = {"multicast": address.is_multicast, "loopback": address.is_loopback, "link-local": address.is_link_local}
@@ -98,14 +98,14 @@ def never_a_hosts(address: Address) -> str:
 
 
 def never_answers(address: Address) -> str:
-    """Why nobody answers hosts at an address like this one; empty where somebody can."""
+    """Say why nobody answers hosts at an address like this one; empty where somebody can."""
     kinds = {"a multicast": address.is_multicast, "a loopback": address.is_loopback, "no": address.is_unspecified}
     kind = next((kind for kind, is_so in kinds.items() if is_so), "")
     return f"{address} is {kind} address: nobody answers hosts there" if kind else ""
 
 
 def no_network(network: Subnet) -> str:
-    """Why no hosts are in a network like this one; empty where they can be."""
+    """Say why no hosts are in a network like this one; empty where they can be."""
     if not network.prefixlen:
         return f"{network} is all addresses, which is no network"
     rule = never_a_hosts(network.network_address)
@@ -113,8 +113,8 @@ def no_network(network: Subnet) -> str:
 
 
 def virtual_ips(name: str, addresses: Sequence[str], subnets: Sequence[Subnet], *, several: bool) -> Iterator[Problem]:
-    """Whether these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip), in
-    any of the networks; anywhere, where no networks are given."""
+    """Check that these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip),
+    in any of the networks; anywhere, where no networks are given."""
     for index, text in enumerate(addresses):
         path = f"{name}_vips[{index}]" if several else f"{name}_vip"
         yield from one_address(path, text)

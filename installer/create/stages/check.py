@@ -51,7 +51,7 @@ class Inputs:
     was written, empty without one. `extra_manifests`: the documents of openshift/, by the name that they have on the
     live host. `manifests` (by file name) and `registries` as they were given, None where they are to be made.
     `kept`: manifests by file name that stand in the place of what the configs give. `consumed`: files that go into the
-    state, by asset. `discarded`: files on disk that newer inputs replace.
+    state, by asset. `discarded`: files on disk that newer inputs replace. `contradictions`: a line each.
     """
 
     install: InstallConfig
@@ -68,6 +68,16 @@ class Inputs:
     kept: dict[str, bytes] = field(default_factory=dict, repr=False)
     consumed: dict[str, dict[str, bytes]] = field(default_factory=dict, repr=False)
     discarded: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+
+    @property
+    def hosts_place(self) -> tuple[str, str]:
+        """The file that lists the hosts, and the path of the list in it."""
+        if self.agent.hosts:
+            return AGENT_CONFIG_FILE, "hosts"
+        if self.manifests is not None:
+            return names.NMSTATE, "hosts"
+        return INSTALL_CONFIG_FILE, "platform.baremetal.hosts"
 
 
 def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
@@ -83,9 +93,11 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     required = len(inputs.agent.hosts if files.from_manifests else inputs.hosts)
     written = tuple(host_files(inputs.hosts, target, required=required))
     # Of networks that are refused nothing more is said.
-    _log_contradictions(inputs, from_manifests=files.from_manifests)
+    found = _contradictions(inputs)
+    for line in found:
+        log.warning(line)
     install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
-    return replace(inputs, install=install, host_files=written)
+    return replace(inputs, install=install, host_files=written, contradictions=found)
 
 
 def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:
@@ -183,15 +195,11 @@ def _check_networks(install: InstallConfig, target: str) -> None:
         raise_if_any(f"{stage}: invalid NetworkType configured", problems, INSTALL_CONFIG_FILE)
 
 
-def _log_contradictions(inputs: Inputs, *, from_manifests: bool) -> None:
-    file, path = AGENT_CONFIG_FILE, "hosts"
-    if not inputs.agent.hosts:
-        place = ("cluster-manifests/nmstateconfig.yaml", "hosts") if from_manifests else None
-        file, path = place or (INSTALL_CONFIG_FILE, "platform.baremetal.hosts")
+def _contradictions(inputs: Inputs) -> tuple[str, ...]:
+    file, path = inputs.hosts_place
     networks_file = names.NMSTATE if Path(names.NMSTATE).name in (inputs.manifests or {}) else file
     where = {"file": file, "path": path, "networks_file": networks_file}
-    for line in contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, **where):
-        log.warning(line)
+    return tuple(contradictions(inputs.install, inputs.hosts, inputs.rendezvous_ip, **where))
 
 
 def _log_rendezvous(address: str) -> None:

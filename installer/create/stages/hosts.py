@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from installer.common.formats.yamltext import dump
 from installer.config.decode import camel
@@ -14,13 +15,10 @@ from installer.errors import ConfigError, NetworkConfigError
 from installer.ignition.live import HostFiles
 
 
-def hints_yaml(hints: RootDeviceHints | None) -> str:
-    """root-device-hints.yaml: the hints that are set, under their own names; empty if there are none."""
-    if hints is None:
-        return ""
-    values = {camel(field.name): getattr(hints, field.name) for field in fields(hints)}
-    values = {name: value for name, value in values.items() if value not in ("", None)}
-    return dump(values) if values else ""
+def hints_fields(hints: RootDeviceHints | None) -> dict[str, Any]:
+    """Return the hints that are set, under their own names."""
+    values = {camel(field.name): getattr(hints, field.name) for field in fields(hints)} if hints else {}
+    return {name: value for name, value in values.items() if value not in ("", None)}
 
 
 def network_files(host: Host) -> dict[str, str]:
@@ -48,7 +46,7 @@ def host_files(hosts: Sequence[Host], target: str, *, required: int) -> list[Hos
                 hostname=host.hostname,
                 role=host.role,
                 macs=tuple(canonical_mac(nic.mac_address) for nic in host.interfaces),
-                root_device_hints=hints_yaml(host.root_device_hints),
+                root_device_hints=dump(hints) if (hints := hints_fields(host.root_device_hints)) else "",
                 network=network,
                 required=index < required,
             )

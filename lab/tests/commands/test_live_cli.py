@@ -27,7 +27,8 @@ from lab.testing.live import skip_without_labs, small
 pytestmark = [pytest.mark.lab, skip_without_labs()]
 ENV = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[3])}
 PULLSPEC = "release.node0.example/node0/lab-release@sha256:0"
-OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "OWN CA", "ssh-rsa OWN", (("own.source/x", "own.mirror/x"),))
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "", KEY, (("own.source/x", "own.mirror/x"),))
 # An installer that writes down what it was given, and makes the image that lies beside it.
 INSTALLER = """#!/bin/sh
 [ "$1" != version ] || { echo "release image registry.example/release:1"; exit; }
@@ -108,11 +109,7 @@ def test_deploy_installs_a_users_cluster_and_says_how_to_go_on(cluster, capfd):
         assert all("RELEASE=release.node0.example/node0/lab-release@sha256:0" in c for c in calls if "agent" in c)
         assert any(c.startswith("192.168.111.1 ") for c in calls), "the installer did not see the lab's names"
         recorded = (cluster / "given").read_text()
-        for own, labs in (
-            ("own.source", "release.node0.example"),
-            ("OWN CA", "CERTIFICATE"),
-            ("ssh-rsa OWN", "ecdsa-sha2"),
-        ):
+        for own, labs in (("own.source", "release.node0.example"), ("quay.io", "CERTIFICATE"), (KEY, "ecdsa-sha2")):
             assert own in recorded
             assert labs in recorded
         assert {p: p.read_bytes() for p in (cluster / "mine").iterdir()} == before, "the user's directory was changed"
@@ -155,10 +152,12 @@ def test_deploy_in_a_lab_whose_registry_ends_waits_for_nothing_and_blames_the_la
 def test_deploy_of_what_a_lab_cannot_be_is_one_line(cluster, capfd):
     path = cluster / "mine/install-config.yaml"
     config = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump({**config, "platform": {"aws": {}}}))
+    control_plane = {**config["controlPlane"], "architecture": "arm64"}
+    compute = [{**config["compute"][0], "architecture": "arm64"}]
+    path.write_text(yaml.safe_dump({**config, "controlPlane": control_plane, "compute": compute}))
     assert deploy(cluster) == 1
     [line] = capfd.readouterr().err.splitlines()
-    assert line == "node0-lab: install-config.yaml: platform: must be none, baremetal or external in a lab, not aws"
+    assert line == "node0-lab: install-config.yaml: architecture: the lab's machines are amd64, not arm64"
 
 
 def test_a_plan_is_a_topology_file_and_starts_nothing(cluster, capfd):

@@ -80,7 +80,7 @@ def test_what_boots_by_network_boots_no_disk(layout: Layout) -> None:
     with pytest.raises(topology.FieldsError) as caught:
         msgspec.structs.replace(layout.topology, boot="pxe")
     assert caught.value.problems == (
-        ("boot", "pxe, but the cards of nodes[0] boot its iSCSI disk; use iso, minimal-iso or usb"),
+        ("boot", "pxe, but the NICs of nodes[0] boot its iSCSI disk; use iso, minimal-iso or usb"),
     )
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from lab import seam
 from lab.release.image.layer import Compression, LayerWriter
 from lab.release.image.oci import Image, Layout
 from lab.release.registry import loopback_registry, push
-from lab.seam import tools
 from lab.seam.oc import layers, main, mirrored
 from lab.subject.contents import extract
 
@@ -32,7 +32,8 @@ def _layer(folder, files, links=None, compression=Compression.GZIP):
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory):
-    """(address, digests by tag) of a registry with a release, an image of two layers, and one packed with zstd."""
+    """Yield (address, digests by tag) of a registry with a release, an image of two layers, and one packed with
+    zstd."""
     top = tmp_path_factory.mktemp("oc")
     below = _layer(top / "a", {"usr/bin/agent-tui": b"old", "usr/lib64/libnmstate.so.1": b"gone", "usr/lib64/x": b"x"})
     above = _layer(
@@ -166,8 +167,8 @@ def test_an_upper_layer_stands_for_a_lower_one_and_an_opaque_folder_for_all(tmp_
 
 
 def test_the_programs_run_from_anywhere(tmp_path):
-    tools.write(tmp_path / "bin", [sys.executable, "-m", "installer"])
-    environment = {**os.environ, **tools.environment(tmp_path / "bin", tmp_path / "cache")}
+    seam.write_programs(tmp_path / "bin", [sys.executable, "-m", "installer"])
+    environment = {**os.environ, **seam.environment(tmp_path / "bin", tmp_path / "cache")}
     completed = subprocess.run(
         ["oc", "--help"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
     )

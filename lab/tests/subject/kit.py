@@ -14,8 +14,8 @@ LIMITS = [{"version": "default", "master": {"cpu_cores": 4, "ram_mib": 16384, "d
 
 
 def program(machine=62):
-    """A program that answers `version` as openshift-install does; its head says which processor it is for (62: amd64,
-    which it is for)."""
+    """Return a program that answers `version` as openshift-install does; its head says which processor it is for (62:
+    amd64, which it is for)."""
     base, head = 0x400000, 64 + 56
     said = b"openshift-install 4.20.1\nrelease image quay.example/ocp/release:4.20.1\n"
     # mov eax, 1 (write); mov edi, 1; mov esi, TEXT; mov edx, LENGTH; syscall; mov eax, 60 (exit); xor edi, edi; syscall
@@ -29,7 +29,7 @@ def program(machine=62):
 
 
 def layer(folder, files):
-    """A layer with these files."""
+    """Return a layer with these files."""
     folder.mkdir(parents=True)
     writer = LayerWriter()
     for name, data in files.items():
@@ -38,7 +38,8 @@ def layer(folder, files):
 
 
 def make(top, *, host="quay.example", tags=(*NEEDED, "etcd"), version=VERSION, architecture="amd64", installer=None):
-    """An OCI layout with a release and its parts; (layout, digests by tag, the release's among them as `release`)."""
+    """Return an OCI layout with a release and its parts; (layout, digests by tag, the release's among them as
+    `release`)."""
     files = {
         "installer": {"usr/bin/openshift-install": program() if installer is None else installer},
         "agent-installer-api-server": {"data/default_hw_requirements.json": json.dumps(LIMITS)},
@@ -81,14 +82,14 @@ def push(layout, names, address):
 
 
 def served(address, repository, name):
-    """The digest of a manifest that a registry has under this name; raises HTTPError where it has none."""
+    """Return the digest of a manifest that a registry has under this name; raises HTTPError where it has none."""
     url = f"http://{address}/v2/{repository}/manifests/{name}"
     with _answer("GET", url, headers={"Accept": MANIFEST_TYPE}) as answer:
         return f"sha256:{hashlib.sha256(answer.read()).hexdigest()}"
 
 
 def blob(layout, digest):
-    """Return the layout's blob under a digest."""
+    """Return the layout's file of a digest."""
     return (layout.root / "blobs/sha256" / digest.partition(":")[2]).read_bytes()
 
 
@@ -98,7 +99,8 @@ def _answer(method, url, data=None, headers=None):
 
 
 def as_oc_files(layout, digests, target):
-    """The layout's images as `oc adm release mirror --to-dir` leaves them: v2/openshift/release, a link a tag."""
+    """Return the layout's images as `oc adm release mirror --to-dir` leaves them: v2/openshift/release, a link a
+    tag."""
     folder = target / "v2/openshift/release"
     (folder / "manifests").mkdir(parents=True)
     (folder / "blobs").mkdir()

@@ -23,7 +23,7 @@ DEEP = b"[" * 100_000
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """(OCI layout, digests by tag) of a release that is whole."""
+    """Return (OCI layout, digests by tag) of a release that is whole."""
     return make(tmp_path_factory.mktemp("release"))
 
 
@@ -54,7 +54,7 @@ class Copy:
         return self.release(json.dumps(manifest).encode())
 
     def part(self, tag):
-        """The file of the first layer of one of its images."""
+        """Return the file of the first layer of one of its images."""
         return self.blob(json.loads(self.blob(self.digests[tag]).read_bytes())["layers"][0]["digest"])
 
 
@@ -64,17 +64,17 @@ def copy(made, tmp_path):
 
 
 def told(copy, name=None):
-    """Return the message on a directory: on the release of this name, else on the finding."""
+    """Return the error for a directory: of the release of this name, else of what is found."""
     return line(lambda: from_directory(Cache(copy.root.parent / "subjects"), copy.root, name))
 
 
 def told_when_read(copy, name):
-    """Return the message on the release of this name when it has been copied."""
+    """Return the error for the release of this name when it has been copied."""
     return line(lambda: check(read_payload(OciLayout(copy.root), name.rpartition("@")[2], "x"), "x"))
 
 
 def line(call):
-    """The one line that a call raises."""
+    """Return the one line that a call raises."""
     with pytest.raises(SubjectError) as caught:
         call()
     assert "\n" not in str(caught.value)
@@ -123,7 +123,7 @@ def test_a_layer_that_is_damaged(copy, capfd, data):
 
 
 def packed(references, metadata=None):
-    """A release's layer."""
+    """Return a release's layer."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w:gz") as archive:
         for name, text in (("image-references", references), ("release-metadata", metadata)):

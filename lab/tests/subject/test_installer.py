@@ -1,4 +1,4 @@
-"""Installers, as told apart from other programs and taken out of an image."""
+"""Installers: told from any other program, and taken out of an image."""
 
 from pathlib import Path
 

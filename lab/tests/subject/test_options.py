@@ -1,4 +1,4 @@
-"""Subjects that the options name: checked before anything is copied, and no secret of theirs is shown."""
+"""Files and images that options name: checked before anything is copied, and no secret of theirs is shown."""
 
 import json
 import os
@@ -104,7 +104,7 @@ def test_pull_secrets_as_they_are(tmp_path, text):
 
 
 def certificate(name, begin, end):
-    """A CA's certificate (PEM) that is valid between two numbers of days from now."""
+    """Return a CA's certificate (PEM) that is valid between two numbers of days from now."""
     now = datetime.now(UTC)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

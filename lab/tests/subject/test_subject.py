@@ -29,13 +29,13 @@ ART = "quay.example/openshift-release-dev/ocp-v4.0-art-dev"
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    """(OCI layout, digests by tag)."""
+    """Return (OCI layout, digests by tag)."""
     return make(tmp_path_factory.mktemp("release"))
 
 
 @pytest.fixture(scope="module")
 def storage(release, tmp_path_factory):
-    """A registry's storage that has the release."""
+    """Return a registry's storage that has the release."""
     folder = tmp_path_factory.mktemp("pushed")
     with loopback_registry(folder / "storage", folder / "work") as address:
         push(release[0], names(release[1]), address)
@@ -43,7 +43,7 @@ def storage(release, tmp_path_factory):
 
 
 def names(digests):
-    """The images by the names that a registry is to have them under."""
+    """Return the images by the names that a registry is to have them under."""
     top = "openshift-release-dev"
     release = f"{top}/ocp-release:{VERSION}-x86_64"
     return {release if tag == "release" else f"{top}/ocp-v4.0-art-dev:{tag}": one for tag, one in digests.items()}
@@ -67,7 +67,7 @@ def whole(subject, digests):
 
 
 def as_archive(_release, storage, target):
-    """As oc-mirror packs its cache."""
+    """Pack a cache as oc-mirror does."""
     target.mkdir()
     with tarfile.open(target / "mirror_000001.tar", "w") as archive:
         archive.add(storage / "docker", "docker")
@@ -99,7 +99,8 @@ def test_a_directory_that_somebody_mirrored(release, storage, tmp_path, capfd, f
 
 @pytest.fixture(scope="module")
 def upstream(tmp_path_factory):
-    """A registry with a password and a certificate of its own: (address, folder with its ca.crt and pull secret)."""
+    """Yield a registry with a password and a certificate of its own: (address, folder with its ca.crt and pull
+    secret)."""
     tmp_path = tmp_path_factory.mktemp("upstream")
     ca = authority("somebody's CA")
     (tmp_path / "ca.crt").write_text(ca.certificate)

@@ -19,9 +19,7 @@ from installer.image.iso.embed import Patch
 from installer.image.iso.overlay import Segment
 from installer.manifests.types import NMStateSpec, Secret
 from installer.network.reading.model import Interface, Shape
-from installer.rendezvous.client.manifests import Manifests as ClientManifests
-from lab.derive.fields import Field, Problems
-from lab.derive.manifests import Manifests
+from installer.rendezvous.client.manifests import Manifests
 from lab.release.cluster.kube.payload import Manifest
 
 # Fields with the name of a secret that hold none (a flag, a path), or hold objects that hide theirs.
@@ -101,9 +99,7 @@ TEXT = {"password": "hidden"}
         HostFiles(network={"eth0.nmconnection": "password=hidden"}), RequestHeader(key="Authorization", value="hidden"),
         Interface("interfaces[0]", "eth0", "ethernet", "up", shape=Shape(), extra={"802-1x": TEXT}),
         Patch(0, b"hidden"), Segment(0, 6, b"hidden"),
-        Field(value=TEXT, source="install-config.yaml", path="", problems=Problems()),
-        Manifests(TEXT, {}, TEXT, [TEXT]),
-        ClientManifests(TEXT, {}, {}, TEXT, pull_secret="hidden", nmstate=(TEXT,)),
+        Manifests(TEXT, {}, {}, TEXT, pull_secret="hidden", nmstate=(TEXT,)),
     ],
     ids=lambda thing: f"{type(thing).__module__}.{type(thing).__name__}",
 )  # fmt: skip

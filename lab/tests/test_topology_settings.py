@@ -3,8 +3,8 @@
 import pytest
 
 from lab import topology
-from lab.derive.settings import changed
 from lab.errors import TopologyError
+from lab.topology import changed
 
 
 def test_fields_are_changed_in_order():

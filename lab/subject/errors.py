@@ -1,9 +1,0 @@
-"""What is wrong with a release."""
-
-from __future__ import annotations
-
-from lab.errors import LabError
-
-
-class IncompleteImage(LabError, ValueError):
-    """A part of an image is not in its store; names it."""

@@ -1,0 +1,49 @@
+"""The description of inputs: asked of an installer, and read."""
+
+import pytest
+
+from lab.deploy import topology_for
+from lab.derive.inputs import ask, decoded
+from lab.errors import TopologyError
+
+
+def program(tmp_path, script, name="node0-other"):
+    path = tmp_path / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return [str(path)]
+
+
+@pytest.mark.parametrize(
+    ("script", "lines"),
+    [
+        ("echo level=warning msg=odd >&2; echo level=fatal msg=a: b >&2; exit 3", ["odd", "a: b"]),
+        ("exit 2", ["node0-other ended with 2"]),
+    ],
+)
+def test_an_error_is_what_the_installer_says(tmp_path, script, lines):
+    with pytest.raises(TopologyError) as refused:
+        ask(program(tmp_path, script), tmp_path, {})
+    assert refused.value.source == str(tmp_path)
+    assert [line.removeprefix(f"{tmp_path}/") for line in refused.value.lines] == lines
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [('{"version": 2}', "version 2, want 1"), ('{"version": 1}', "missing required field"), ("oops", "malformed")],
+)
+def test_a_description_that_is_none_is_refused(text, rule):
+    with pytest.raises(TopologyError, match=rf"agent show inputs: .*{rule}"):
+        decoded(text)
+
+
+def test_another_installer_is_not_asked(tmp_path):
+    """Only node0 has the command; its own errors are told here, as there are no inputs."""
+    script = 'echo "level=fatal msg=asked $*" >&2; exit 1'
+    other = program(tmp_path, script, "openshift-install")
+    with pytest.raises(TopologyError, match=r"install-config.yaml does not exist"):
+        topology_for(tmp_path, installer=other)
+    with pytest.raises(TopologyError, match=r"node0-gone: No such file"):
+        topology_for(tmp_path, installer=[str(tmp_path / "node0-gone")])
+    with pytest.raises(TopologyError, match=f"asked agent show inputs --dir {tmp_path} -o json"):
+        topology_for(tmp_path, installer=program(tmp_path, script))
