@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.errors import YamlError
 from installer.files import write_whole
@@ -190,11 +189,6 @@ def _copy_tls(source: Path | None, target: Path) -> None:
             _private(target / name, (source / name).read_bytes())
 
 
-def _role_file(host: Host) -> str:
-    role = host.effective_role
-    return (role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER).value
-
-
 def generate(job: Job) -> dict[str, bytes]:
     """Files by name: bootstrap.ign, master.ign, worker.ign, one ign a host, kubeconfig, metadata, install-config.
 
@@ -278,9 +272,8 @@ def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
     # An installed host needs them as much as a live one.
     sources = networks.time_sources(job.cluster, *job.infra_envs)
     for host in job.hosts:
-        role = _role_file(host)
-        pointer = files.get(f"{role}.ign")
-        if pointer is None:
-            raise PrepareError("openshift-install", f"made no {role}.ign")
-        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", sources)
+        source = f"{host.pool}.ign"
+        if source not in files:
+            raise PrepareError("openshift-install", f"made no {source}")
+        files[host.ignition_file] = hostignition.for_host(files[source], host, source, sources)
     return files

@@ -7,8 +7,8 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,8 +21,7 @@ from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.reconcile import facts
 from installer.rendezvous.reconcile import roles as role_rules
 from installer.rendezvous.reconcile.judging import DAY, Judgements, Peers
-from installer.rendezvous.reconcile.pace import Pace
-from installer.rendezvous.reconcile.scratch import Reconciled, Scratch
+from installer.rendezvous.reconcile.pace import MAX_ROUNDS, Pace
 from installer.rendezvous.reconcile.timekeeping import Timekeeper
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -35,14 +34,12 @@ from installer.rendezvous.store.model import Cluster, Host, HostProgress, Prepar
 from installer.rendezvous.validations import host as host_validations
 from installer.rendezvous.validations import machinenetworks
 from installer.rendezvous.validations.cluster import table as cluster_validations
-from installer.rendezvous.validations.cluster import view as clusterview
+from installer.rendezvous.validations.cluster.networks import ClusterView
 from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
 from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements
 from installer.rendezvous.validations.verdict import Verdicts
 
-# A round lets one status change lead to the next; real chains are at most five long.
-MAX_ROUNDS = 8
 # A service whose monitor is so late (s) was stopped together with its machine, and heard nobody.
 STALL = 30.0
 log = logging.getLogger("assisted-service")
@@ -55,6 +52,34 @@ class Triggered:
 
     host: Host
     effects: tuple[Effect, ...]
+
+
+class Reconciled(NamedTuple):
+    """The version of a cluster that was reconciled last, and until when nothing can change by itself."""
+
+    version: int
+    until: datetime
+
+
+class Scratch:
+    """Never stored: it is lost with the process, which costs one round of judging and asking.
+
+    What must outlive the process is a field of the store's model.
+    """
+
+    def __init__(self) -> None:
+        # By (infra-env, host): the version, of its cluster or else its own, for which it was asked everything
+        # (steps.Plan.up_to_date).
+        self.asked: dict[tuple[str, str], int] = {}
+        # Refused registrations that have an event: its name, the caller's address, the reason.
+        self.refused: set[tuple[str, str, str]] = set()
+        # By cluster.
+        self.reconciled: dict[str, Reconciled] = {}
+
+    def forget(self) -> None:
+        """Judge and ask everything anew."""
+        self.asked.clear()
+        self.reconciled.clear()
 
 
 class Engine:
@@ -244,7 +269,7 @@ class Engine:
         """Judge the cluster anew and follow its table by one row."""
         hosts = self.store.hosts(cluster_id=cluster.id)
         members = [(host, inventory_of(host)) for host in hosts]
-        view = clusterview.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
+        view = ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
         info = Validations.of(cluster_validations.info_of(verdicts))
         fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))

@@ -20,7 +20,7 @@ from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.documents import DisksInfo, ImagesStatus
-from installer.rendezvous.store.model import Host, HostProgress
+from installer.rendezvous.store.model import Cluster, Host, HostProgress
 from installer.rendezvous.validations import disks
 
 replace = msgspec.structs.replace
@@ -224,12 +224,6 @@ def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:
             engine.reconcile(host.cluster_id)
 
 
-def reconcile_unbound(engine: Engine, host: Host) -> None:
-    """The monitor's look at a host without a cluster."""
-    with engine.store.change():
-        engine.reconcile_host(host)
-
-
 RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
     HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED: lambda host: replace(
         host,
@@ -290,11 +284,18 @@ def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
     return engine.store.host(infra_env_id, host_id)
 
 
-def ignition_name(host: Host) -> str:
-    """The name of the file that a host's Ignition config is kept under."""
-    role = host.effective_role
-    pool = role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER
-    return f"{pool}-{host.id}.ign"
+#: Credentials may also be read while they are made anew, and when an earlier attempt has made them.
+WITH_CREDENTIALS = cluster_states.WITH_FILES | {ClusterStatus.READY, ClusterStatus.PREPARING}
+
+
+def check_files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_states.WITH_FILES) -> None:
+    """Raise Conflict unless the cluster's files have been made."""
+    if cluster.status not in allowed:
+        states = ", ".join(sorted(allowed))
+        raise Conflict(
+            f"cluster {cluster.id} is in {cluster.status} state, files can be downloaded only when status is one of: "
+            f"{states}"
+        )
 
 
 def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
@@ -302,21 +303,5 @@ def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
     host = engine.store.host(infra_env_id, host_id)
     if not host.cluster_id:
         raise Conflict(f"host {host_id} belongs to no cluster: it has no Ignition config")
-    status = engine.store.cluster(host.cluster_id).status
-    if status not in cluster_states.WITH_FILES:
-        states = ", ".join(sorted(cluster_states.WITH_FILES))
-        raise Conflict(
-            f"cluster {host.cluster_id} is in {status} state, files can be downloaded only when status is one of: "
-            f"{states}"
-        )
-    return engine.store.file(host.cluster_id, ignition_name(host))
-
-
-def reset(engine: Engine, host: Host) -> Host:
-    """ResetHost within a change."""
-    return engine.trigger(host, T.RESET).host
-
-
-def cancel(engine: Engine, host: Host) -> Host:
-    """CancelInstallation within a change."""
-    return engine.trigger(host, T.CANCEL).host
+    check_files_made(engine.store.cluster(host.cluster_id))
+    return engine.store.file(host.cluster_id, host.ignition_file)

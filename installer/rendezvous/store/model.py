@@ -42,7 +42,6 @@ from installer.rendezvous.store.documents import (
     Validations,
     VerifiedVips,
 )
-from installer.rendezvous.store.earlier import upgraded
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
@@ -160,6 +159,17 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     def effective_role(self) -> Role:
         """The chosen role, else the suggested one."""
         return self.suggested_role if self.role is Role.AUTO else self.role
+
+    @property
+    def pool(self) -> Role:
+        """The role whose Ignition config the host gets."""
+        role = self.effective_role
+        return role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER
+
+    @property
+    def ignition_file(self) -> str:
+        """The name of the file that the host's own Ignition config is kept under."""
+        return f"{self.pool}-{self.id}.ign"
 
 
 class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -336,6 +346,23 @@ def _of_text(kind: type[Any], text: object) -> object:
     raise NotImplementedError(f"{kind.__name__} cannot be read")
 
 
+def _upgraded(text: bytes) -> bytes:
+    """A row of an earlier version of the service, in which lists were texts. Raises msgspec.MsgspecError."""
+    data: JsonMap = msgspec.json.decode(text, type=JsonMap)
+    for name in ("static_network_config", "kernel_arguments"):
+        if isinstance(value := data.get(name), str):
+            data[name] = msgspec.json.decode(value or "[]")
+    if isinstance(value := data.get("disks_to_be_formatted"), str):
+        data["disks_to_be_formatted"] = list(filter(None, value.split(",")))
+    if isinstance(value := data.pop("skip_formatting_disks", ""), str):
+        skipped = msgspec.convert(data.get("skipped_disks", []), list[DiskIdentity])
+        ids = {disk.id for disk in skipped}
+        # Nothing but the id is known of these.
+        others = [DiskIdentity(id=name) for name in value.split(",") if name and name not in ids]
+        data["skipped_disks"] = [*skipped, *others]
+    return msgspec.json.encode(data)
+
+
 _ENCODER = msgspec.json.Encoder(enc_hook=_as_text)
 
 
@@ -349,7 +376,7 @@ def decode(text: bytes, kind: type[Stored]) -> Stored:
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_of_text)
     except msgspec.ValidationError:
-        return msgspec.json.decode(upgraded(text), type=kind, dec_hook=_of_text)
+        return msgspec.json.decode(_upgraded(text), type=kind, dec_hook=_of_text)
 
 
 def as_map(item: Cluster | Host | InfraEnv) -> JsonMap:

@@ -20,7 +20,7 @@ from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import Download, json_of, steady
 from installer.rendezvous.api.context import Service, check_attempt
 from installer.rendezvous.api.views import CALLER, reply
-from installer.rendezvous.resources import clusters, hosts, reports
+from installer.rendezvous.resources import hosts, reports
 from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.logs import CHUNK, tar
 from installer.rendezvous.store.model import Cluster, Host
@@ -55,7 +55,7 @@ async def cluster_file(service: Service, request: web.Request) -> Response:
     if not HOST_FILE.fullmatch(name):
         name = _named(request, FILES)
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.check_files_made(cluster)
+    hosts.check_files_made(cluster)
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
@@ -65,7 +65,7 @@ async def credentials_file(service: Service, request: web.Request) -> Response:
     if request.get(CALLER) is Scheme.AGENT and name not in FOR_AGENTS:
         raise Forbidden(f"{name} is for the user: agents may read {', '.join(FOR_AGENTS)}")
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
+    hosts.check_files_made(cluster, hosts.WITH_CREDENTIALS)
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
@@ -110,7 +110,7 @@ def _check_exists(service: Service, cluster: Cluster, name: str) -> None:
 async def credentials(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/credentials"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
+    hosts.check_files_made(cluster, hosts.WITH_CREDENTIALS)
     password = service.engine.store.file(cluster.id, "kubeadmin-password").decode().strip()
     domain = f"{cluster.name}.{cluster.base_dns_domain}"
     return reply(
@@ -126,7 +126,7 @@ async def host_ignition(service: Service, request: web.Request) -> Response:
     """GET /infra-env/{id}/hosts/{id}/downloads/ignition"""
     infra_env_id, host_id = request.match_info["infra_env_id"], request.match_info["host_id"]
     content = hosts.ignition(service.engine, infra_env_id, host_id)
-    return _attachment(content, hosts.ignition_name(service.engine.store.host(infra_env_id, host_id)))
+    return _attachment(content, service.engine.store.host(infra_env_id, host_id).ignition_file)
 
 
 async def ingress_cert(service: Service, request: web.Request) -> Response:

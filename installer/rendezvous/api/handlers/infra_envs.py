@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -13,12 +13,15 @@ from installer.assisted.errors import BadRequest, Unparsable
 from installer.common.redact import shortened
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import Download, body_of
-from installer.rendezvous.api.context import ImageMaker, Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import is_user, reply, without_secrets
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
+
+if TYPE_CHECKING:
+    from installer.rendezvous.discovery.images import DiscoveryImages
 
 Response = web.StreamResponse
 # Files of an infra-env: those that have presigned URLs, and all of them.
@@ -109,7 +112,7 @@ async def new_signing_key(service: Service, request: web.Request) -> Response:
     return web.Response(status=204)
 
 
-def _maker(service: Service) -> ImageMaker:
+def _maker(service: Service) -> DiscoveryImages:
     if service.images is None:
         raise BadRequest("this service makes no images: it runs on a host that was booted from one")
     return service.images

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 from installer.assisted.enums import VipVerification
-from installer.rendezvous.store.model import Host
+from installer.assisted.inventory import Inventory
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import networks
-from installer.rendezvous.validations.cluster.view import ClusterView
 from installer.rendezvous.validations.hostview import load_json
 from installer.rendezvous.validations.verdict import (
     Verdict,
@@ -29,6 +31,30 @@ LEAST_HOSTS = 4
 # Others need not look at host_prefix; then these hold.
 WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
 USUAL_PREFIX = {4: 23, 6: 64}
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster with its hosts, and how many manifests the user has given."""
+
+    cluster: Cluster
+    hosts: Sequence[tuple[Host, Inventory | None]]
+    settings: Settings
+    manifests: int = 0
+
+    @property
+    def discovered(self) -> bool:
+        """Has any host told what it is?"""
+        return any(inventory is not None for _, inventory in self.hosts)
+
+    def cidrs(self, which: str) -> list[str]:
+        """CIDRs of ``machine``, ``cluster`` or ``service`` networks."""
+        items = getattr(self.cluster, f"{which}_networks")
+        return [str(item["cidr"]) for item in items if item.get("cidr")]
+
+    def vips(self, which: str) -> list[str]:
+        """Addresses of ``api`` or ``ingress`` VIPs."""
+        return [str(item["ip"]) for item in getattr(self.cluster, f"{which}_vips") if item.get("ip")]
 
 
 def machine_cidr_defined(view: ClusterView) -> Verdict:

@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 from installer.assisted.enums import HostStatus, Role
 from installer.assisted.enums import ValidationCategory as Category
+from installer.assisted.validation_ids import OPERATORS, of_operator
 from installer.assisted.validation_ids import ClusterValidation as V
-from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info
 from installer.rendezvous.validations import machinenetworks, networks
 from installer.rendezvous.validations.cluster import networks as net
-from installer.rendezvous.validations.cluster.view import ClusterView
+from installer.rendezvous.validations.cluster.networks import ClusterView
 from installer.rendezvous.validations.connectivity import with_fencing
-from installer.rendezvous.validations.host import ignored, operator_of
+from installer.rendezvous.validations.host import ignored, operator_verdict
 from installer.rendezvous.validations.verdict import (
-    SUPPRESSED,
     Verdict,
     Verdicts,
     as_info,
@@ -183,21 +182,13 @@ def _platform(view: ClusterView) -> Verdict:
 
 
 def _operator(name: str) -> Callable[[ClusterView], Verdict]:
-    plain = operator_of(name)
-    absent = SUPPRESSED if plain in UNREPORTED else success(f"{plain} is disabled")
-
-    def check(view: ClusterView) -> Verdict:
-        if any(item.get("name") == plain for item in view.cluster.olm_operators):
-            return failure(f"Operator {plain} cannot be installed by this service")
-        return absent
-
-    return check
+    return lambda view: operator_verdict(view.cluster, name, UNREPORTED)
 
 
 class Validation(NamedTuple):
     """One line of the table."""
 
-    id: V
+    id: str
     category: Category
     check: Callable[[ClusterView], Verdict]
 
@@ -222,11 +213,9 @@ TABLE: tuple[Validation, ...] = (
     Validation(V.NETWORK_TYPE_VALID, Category.NETWORK, _network_type_valid),
     Validation(V.CUSTOM_MANIFESTS_REQUIREMENTS_SATISFIED, Category.CONFIGURATION, _manifests),
     Validation(V.PLATFORM_REQUIREMENTS_SATISFIED, Category.CONFIGURATION, _platform),
-    *(
-        Validation(V(name), Category.OPERATORS, _operator(name))
-        for name in (*OPERATORS, V.OPENSHIFT_AI_GPU_REQUIREMENTS_SATISFIED)
-    ),
+    *(Validation(of_operator(name), Category.OPERATORS, _operator(name)) for name in (*OPERATORS, "openshift-ai-gpu")),
 )
+_CATEGORIES = {line.id: line.category for line in TABLE}
 
 
 def evaluate(view: ClusterView) -> Verdicts:
@@ -237,4 +226,4 @@ def evaluate(view: ClusterView) -> Verdicts:
 
 def info_of(verdicts: Verdicts) -> Info:
     """The verdicts as the API shows them."""
-    return as_info(verdicts, TABLE)
+    return as_info(verdicts, _CATEGORIES)

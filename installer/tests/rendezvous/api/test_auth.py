@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from installer.assisted import auth
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.assisted.errors import ConfigurationError, Forbidden, TooMany, Unauthorized
-from installer.rendezvous.api import limits
-from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
-from installer.rendezvous.api.limits import Bucket
+from installer.rendezvous.api import context
+from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND, Bucket
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import KEYS, filled, header, serve
 from installer.testing.service.rendezvous_kit import make_keys
@@ -204,7 +203,7 @@ def braked(directory: Path, use: Callable[[TestClient, Turned], Any]) -> None:
     async def run(client: TestClient, fleet: Fleet) -> None:
         await use(client, clock)
 
-    with mock.patch.object(limits.Bucket, "__init__", _with(clock)):
+    with mock.patch.object(context.Bucket, "__init__", _with(clock)):
         serve(directory, run)
 
 
@@ -323,7 +322,7 @@ def test_a_bucket_forgets_who_was_not_seen_for_longest() -> None:
     clock = Turned()
     bucket = Bucket(0.001, 1.0, clock)
     bucket.take("first")
-    for number in range(limits.REMEMBERED - 1):
+    for number in range(context.REMEMBERED - 1):
         bucket.take(str(number))
     with pytest.raises(TooMany):
         bucket.take("first")

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from installer.agent.swarm.report import cpu_of
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import ServiceError
-from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace
-from installer.rendezvous.reconcile.slices import Slices
+from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace, Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory
@@ -217,7 +216,7 @@ WHAT = (
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([4, BIG]), st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 11)), max_size=25))
 def test_judging_only_what_has_changed_gives_the_verdicts_of_judging_all(
     tmp_path_factory: Any, count: int, sent: list[Any]
