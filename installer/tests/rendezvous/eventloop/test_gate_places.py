@@ -81,13 +81,6 @@ def test_all_agents_of_one_address_may_come_at_once(tmp_path: Path, addresses: i
     at(tmp_path, use, in_all=256, head=60.0, patience=60.0)
 
 
-def test_two_thousand_agents_of_one_address_have_places() -> None:
-    limits = Limits()
-    assert min(limits.strangers_of_address, limits.of_address) >= 2000
-    # In one go, while the service is busy with those who came first.
-    assert gate.BACKLOG >= 2000
-
-
 def test_a_waiting_connection_is_not_ended_for_a_new_one(tmp_path: Path) -> None:
     """Where nobody is idle, newcomers wait outside, and what an address has too many of goes away."""
 

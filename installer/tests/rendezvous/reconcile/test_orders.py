@@ -23,7 +23,7 @@ ACTIONS = st.lists(
 
 
 @hypothesis_settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(ACTIONS, st.sampled_from([3, 5]), st.booleans())
 def test_no_order_of_actions_leads_outside_of_the_tables(

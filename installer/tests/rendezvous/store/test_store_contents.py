@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,6 @@ from installer.rendezvous.store.model import Anchor, Cluster, Event, Host, Infra
 from installer.testing.engine.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, filled, picture
 
 replace = msgspec.structs.replace
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    new_store = filled(tmp_path / "assisted.db")
-    yield new_store
-    new_store.close()
-
-
-def test_a_database_that_cannot_be_read_is_told(store: Store) -> None:
-    store.db.execute("DROP TABLE events")
-    with pytest.raises(StoreError, match="cannot be read: no such table: events"):
-        store.events()
 
 
 @pytest.mark.parametrize(
