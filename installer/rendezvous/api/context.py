@@ -25,7 +25,7 @@ from installer.rendezvous.eventloop.lag import Lag
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.reconcile.pace import Slices
-from installer.rendezvous.resources import clusters
+from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.logs import LogStore
@@ -199,8 +199,7 @@ class Service:
         self.engine.keep_time()
         for cluster in self.engine.store.clusters():
             if not self.engine.is_reconciled(cluster.id):
-                with self.engine.store.change():
-                    self.engine.reconcile_soon(cluster.id)
+                clusters.reconcile_soon(self.engine, cluster.id)
                 # There may be many (after a start, all): requests that have come in go first.
                 await asyncio.sleep(0)
         for number, unbound in enumerate(self.engine.store.unbound_hosts()):
@@ -211,8 +210,7 @@ class Service:
             if host is None or host.cluster_id is not None:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
-                with self.engine.store.change():
-                    self.engine.reconcile_host(host)
+                hosts.reconcile(self.engine, host)
         self.start_preparations()
 
     async def reconcile_pending(self, cluster_id: str | None) -> None:

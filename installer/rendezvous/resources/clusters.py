@@ -397,3 +397,9 @@ def set_ui_settings(engine: Engine, cluster_id: str, text: str) -> None:
     """Keep a text that only the user interface understands."""
     with engine.store.change():
         engine.store.put_cluster(replace(engine.store.cluster(cluster_id), ui_settings=text))
+
+
+def reconcile_soon(engine: Engine, cluster_id: str) -> None:
+    """Judge a cluster because of the time alone, now or, if it is big and much is going on, later."""
+    with engine.store.change():
+        engine.reconcile_soon(cluster_id)
