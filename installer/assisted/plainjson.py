@@ -88,7 +88,7 @@ def _is_flat(value: Any) -> bool:
 
 
 def in_words(error: msgspec.ValidationError, whole: str) -> str:
-    """What does not fit, in words: the field (or the ``whole``), and what it must be.
+    """Say in words what does not fit: the field (or the ``whole``), and what it must be.
 
     No value is shown, but for one that is not of an enumeration.
     """

@@ -1,4 +1,4 @@
-"""How a request is answered: who may come in, the handler, and what its errors look like."""
+"""Answers to requests: callers are let in, the handler runs, and errors get their body."""
 
 from __future__ import annotations
 

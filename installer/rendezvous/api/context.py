@@ -1,4 +1,4 @@
-"""What the handlers of requests are given: the service with its engine, its limits and what it does in the background.
+"""The service as the handlers of requests see it: engine, limits, and the work in the background.
 
 It knows neither routes nor the page: app.py puts them together.
 """
@@ -71,7 +71,7 @@ class Bucket:
 
 
 class Service:
-    """What the handlers share."""
+    """The state that all handlers share."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Service:
 
     @cached_property
     def url_key(self) -> bytes:
-        """What the URLs of clusters' files are signed with."""
+        """The key that the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
 
     @property

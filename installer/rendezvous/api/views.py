@@ -1,4 +1,4 @@
-"""What the API shows of clusters, hosts and events, as JSON that is made once for each state of an object."""
+"""Clusters, hosts and events as the API shows them: JSON that is made once for each state of an object."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many connections are waited for."""
+        """The number of connections that are waited for."""
         return len(self._ends)
 
     def begin(self, connection: Connection) -> None:

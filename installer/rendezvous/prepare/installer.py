@@ -150,11 +150,11 @@ def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen
 
 
 def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) -> None:
-    what = f"openshift-install {' '.join(args)}"
+    command = f"openshift-install {' '.join(args)}"
     try:
         process = _started([str(binary), *args, "--dir", str(job.work)], env)
     except OSError as error:
-        raise PrepareError(what, str(error)) from error
+        raise PrepareError(command, str(error)) from error
     end = time.monotonic() + COMMAND_TIMEOUT
     with process:
         while True:
@@ -169,10 +169,10 @@ def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) ->
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 why = "was stopped: its attempt is over" if over else f"did not end within {COMMAND_TIMEOUT:.0f} s"
-                raise PrepareError(what, why) from None
+                raise PrepareError(command, why) from None
     if process.returncode:
         last = (errors.strip() or output.strip()).splitlines()[-5:]
-        raise PrepareError(what, f"exit code {process.returncode}: {' | '.join(last)}")
+        raise PrepareError(command, f"exit code {process.returncode}: {' | '.join(last)}")
 
 
 def _private(path: Path, content: bytes) -> None:
@@ -246,12 +246,12 @@ def _schedule_on_masters(manifest: Path) -> None:
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What a program needs to run. All else is the administrator's: secrets, and settings of another installer."""
+    """Return the variables that a program needs; all else is secrets and settings of the administrator's."""
     return {name: value for name, value in env.items() if name.upper() in PASSED or name.startswith(("LC_", "XDG_"))}
 
 
 def _own_manifests(cluster: Cluster) -> list[Manifest]:
-    """What the service adds to the user's manifests. Raises PrepareError."""
+    """Return the manifests that the service adds to the user's. Raises PrepareError."""
     try:
         return diskencryption.manifests(cluster)
     except BadRequest as error:

@@ -193,11 +193,11 @@ class Engine:
         self.store.put_host(host)
         return host
 
-    def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> Triggered:
+    def trigger(self, host: Host, trigger: host_states.Trigger, **texts: str) -> Triggered:
         """Apply a trigger other than refresh. Raises Conflict or Forbidden when the table does not allow it."""
         view = self.view(host)
         inputs = facts.host_facts(view, host_validations.evaluate(view))
-        outcome = host_states.decide(what, host.status, facts.with_texts(inputs, texts))
+        outcome = host_states.decide(trigger, host.status, facts.with_texts(inputs, texts))
         return Triggered(self.apply(host, outcome), outcome.effects)
 
     def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
@@ -232,13 +232,13 @@ class Engine:
         self.store.put_host(host)
         return host
 
-    def _note_turns(self, what: str, before: Validations, verdicts: Verdicts, **subject: Any) -> None:
+    def _note_turns(self, kind: str, before: Validations, verdicts: Verdicts, **subject: Any) -> None:
         """An event for each validation that fails now and did not, or the other way round."""
         results = before.results()
         for name, verdict in verdicts.items():
             turn = _turn(results.get(name), verdict.result)
             if turn:
-                event = f"{what}_validation_{turn}"
+                event = f"{kind}_validation_{turn}"
                 self.store.add_event(events.make(event, validation=name, props={"message": verdict.message}, **subject))
 
     # roles
@@ -272,10 +272,10 @@ class Engine:
         view = ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
         info = Validations.of(cluster_validations.info_of(verdicts))
-        fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
-        if fresh != cluster:
+        judged = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
+        if judged != cluster:
             self._note_turns("cluster", cluster.validations_info, verdicts, cluster=cluster)
-            cluster = fresh
+            cluster = judged
             self.store.put_cluster(cluster)
         failing = "; ".join(verdict.message for verdict in verdicts.values() if not verdict.is_good)
         results = {name: verdict.result for name, verdict in verdicts.items()}
@@ -284,7 +284,7 @@ class Engine:
     def trigger_cluster(
         self,
         cluster: Cluster,
-        what: cluster_states.Trigger,
+        trigger: cluster_states.Trigger,
         results: Mapping[str, Result] | None = None,
         failing: str = "",
         *,
@@ -295,7 +295,7 @@ class Engine:
         inputs = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
         if reason is not None:
             inputs = facts.with_texts(inputs, {"reason": reason})
-        outcome = cluster_states.decide(what, cluster.status, inputs)
+        outcome = cluster_states.decide(trigger, cluster.status, inputs)
         stamp = to_text(self.clock())
         if outcome.info is None or (not outcome.changed and outcome.info == cluster.status_info):
             return cluster

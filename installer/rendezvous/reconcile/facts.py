@@ -1,4 +1,4 @@
-"""What the state tables look at, gathered from hosts, cluster, verdicts and the clock. Pure functions."""
+"""Facts for the state tables, gathered from hosts, cluster, verdicts and the clock. Pure functions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _preparation(view: HostView, verdicts: Verdicts) -> tuple[Result, Result]:
 
 
 def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
-    """What the host's table needs to know."""
+    """Gather the facts for the host's table."""
     host, at, settings = view.host, view.at, view.settings
     stage = host.progress.current_stage
     is_sno = view.joined is not None and view.joined.is_sno
@@ -116,7 +116,7 @@ def cluster_facts(
     settings: Settings,
     at: datetime,
 ) -> cluster_states.ClusterFacts:
-    """What the cluster's table needs to know."""
+    """Gather the facts for the cluster's table."""
     attention = [
         f"{hostname_of(host, None) or host.id}: {host.status_info}" for host in hosts if host.status in NEEDS_ATTENTION
     ]

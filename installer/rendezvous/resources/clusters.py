@@ -1,4 +1,4 @@
-"""What users do to clusters: register, change, install, cancel (installer.md §5.1, §5.3)."""
+"""Users' operations on clusters: register, change, install, cancel (installer.md §5.1, §5.3)."""
 
 from __future__ import annotations
 
@@ -221,20 +221,20 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
-def _ids(text: str | None, existing: Set[str], not_ignorable: Set[str], what: str) -> ValidationIds:
+def _ids(text: str | None, existing: Set[str], not_ignorable: Set[str], field: str) -> ValidationIds:
     if not text:
         return ValidationIds()
     try:
         ids = plainjson.parsed(text)
     except ValueError as error:
-        raise BadRequest(f"{what} is not JSON: {error}") from None
+        raise BadRequest(f"{field} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
-        raise BadRequest(f"{what} must be a JSON list of names")
+        raise BadRequest(f"{field} must be a JSON list of names")
     for name in ids:
         if name != "all" and name not in existing:
-            raise BadRequest(f"{what}: there is no validation {name!r}")
+            raise BadRequest(f"{field}: there is no validation {name!r}")
         if name in not_ignorable:
-            raise BadRequest(f"{what}: validation {name} cannot be ignored")
+            raise BadRequest(f"{field}: validation {name} cannot be ignored")
     return ValidationIds.of(ids)
 
 

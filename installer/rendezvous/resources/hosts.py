@@ -1,4 +1,4 @@
-"""What agents do to hosts, and what becomes of them: register, poll, progress, bind, remove (installer.md §5)."""
+"""Operations on hosts: register, poll, progress, bind, remove (installer.md §5)."""
 
 from __future__ import annotations
 

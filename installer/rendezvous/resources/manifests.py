@@ -54,9 +54,9 @@ def put(
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         clusters.check_editable(cluster)
-        there = engine.store.manifests(cluster_id)
-        existing = next((m for m in there if (m.folder, m.file_name) == (folder, name)), None)
-        _check_distinct([m for m in there if m is not existing], new_folder, new_name)
+        stored = engine.store.manifests(cluster_id)
+        existing = next((m for m in stored if (m.folder, m.file_name) == (folder, name)), None)
+        _check_distinct([m for m in stored if m is not existing], new_folder, new_name)
         if replacing and existing is None:
             raise NotFound(f"manifest {folder}/{name} does not exist")
         try:
@@ -68,7 +68,7 @@ def put(
         if not (checked and encoded):
             check_content(new_name, content)
         if replacing and (new_folder, new_name) != (folder, name):
-            if any((m.folder, m.file_name) == (new_folder, new_name) for m in there):
+            if any((m.folder, m.file_name) == (new_folder, new_name) for m in stored):
                 raise Conflict(f"manifest {new_folder}/{new_name} exists already")
             engine.store.delete_manifest(cluster_id, folder, name)
         manifest = Manifest(folder=new_folder, file_name=new_name, content=content)

@@ -1,4 +1,4 @@
-"""What an agent's answer to each step changes (installer.md §5.5, §6.3): a table of small functions."""
+"""Agents' answers to steps, and the change that each brings (installer.md §5.5, §6.3): a table of small functions."""
 
 from __future__ import annotations
 
@@ -61,26 +61,26 @@ ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
 
 class _NtpSources(Report, frozen=True, gc=False):
-    """What ntp-synchronizer answers."""
+    """The output of ntp-synchronizer."""
 
     ntp_sources: list[NtpSource] | None = None
 
 
 class _DiskSpeed(Report, frozen=True, gc=False):
-    """What installation-disk-speed-check answers: the worst synced write, ms."""
+    """The output of installation-disk-speed-check: the worst synced write, ms."""
 
     path: str = ""
     io_sync_duration: int = 0
 
 
 class _Images(Report, frozen=True, gc=False):
-    """What container-image-availability answers."""
+    """The output of container-image-availability."""
 
     images: list[Image] | None = None
 
 
 def _read(output: str, step: str, kind: type[P]) -> tuple[P, Any]:
-    """What a step printed, and the same as it was sent. Raises BadRequest."""
+    """Return a step's output as a struct, and as it was sent. Raises BadRequest."""
     try:
         value = plainjson.parsed(output)
     except ValueError:
@@ -93,10 +93,10 @@ def _read(output: str, step: str, kind: type[P]) -> tuple[P, Any]:
         raise BadRequest(f"the output of step {step} cannot be understood: {plainjson.in_words(error, 'it')}") from None
 
 
-def _unreadable(what: str, error: msgspec.MsgspecError) -> BadRequest:
+def _unreadable(document: str, error: msgspec.MsgspecError) -> BadRequest:
     """The BadRequest for a document that the store cannot decode."""
     words = plainjson.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
-    return BadRequest(f"{what} cannot be read: {words}")
+    return BadRequest(f"{document} cannot be read: {words}")
 
 
 def _check_networks(networks: list[FreeNetwork], step: str) -> None:
@@ -156,7 +156,7 @@ def _sent_by(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
 
 
 def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
-    """What a user or a hint chose stays, whatever is found: has-min-valid-disks tells when it cannot be installed on.
+    """Keep the disk that a user or a hint chose, even if unfit: has-min-valid-disks tells of that.
 
     The service's own choice stays while it can be installed on; otherwise it is made anew, with an event.
     """
@@ -252,7 +252,7 @@ def _images(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _images_named(engine: Engine, host: Host, output: str) -> Host | None:
-    """What a check that failed says of each image, as upstream's does with exit code 2; None when it says nothing."""
+    """Take a failed check's report of each image, as upstream's has with exit code 2; None without a report."""
     try:
         judged = _images(engine, host, output)
     except BadRequest:
@@ -292,8 +292,8 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
     if kind is T.INSTALL:
         engine.store.put_host(host)
         if host.status in host_states.INSTALLING:
-            what = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
-            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{what}: {reason}").host
+            failure = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
+            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{failure}: {reason}").host
         return host
     if kind is T.DISK_SPEED:
         path = host.installation_disk_path

@@ -21,7 +21,7 @@ C = ClusterStatus
 
 
 class Trigger(StrEnum):
-    """What can happen to a host."""
+    """Events in the life of a host."""
 
     REGISTER = "RegisterHost"
     REFRESH = "RefreshHost"
@@ -138,7 +138,7 @@ STAGE_DONE = HostGuard(lambda f: f.stage is Stage.DONE)
 
 
 class Effect(StrEnum):
-    """What the service does besides changing the status."""
+    """Actions of the service besides changing the status."""
 
     CLEAR_INVENTORY = "clear-inventory"
     STOP_AGENT = "tell the agent to go away"
@@ -304,7 +304,7 @@ TABLE: tuple[Row, ...] = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a host goes: status, status info, effects, and whether the status changed."""
+    """A host's next status, status info and effects, and whether the status changed."""
 
     status: HostStatus
     info: str | None

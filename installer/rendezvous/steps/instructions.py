@@ -1,4 +1,4 @@
-"""Which steps an agent gets in which state (installer.md §5.5), as a table of types and a maker for each.
+"""The steps that an agent gets in each state (installer.md §5.5), as a table of types and a maker for each.
 
 The table's seconds say how often a step is repeated. The agent calls in more often than that
 (Settings.poll_seconds), so that a change of state is acted on at once instead of a minute later.
@@ -273,7 +273,7 @@ MAKERS: Mapping[StepType, Maker] = {
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards.
+    """The answer to one poll: steps as (type, args), the wait in seconds, the action afterwards.
 
     ``up_to_date``: the host has been asked about everything as it is now; only time makes a step due again.
     """

@@ -1,4 +1,4 @@
-"""What a host's agent reported, as it is stored: documents that keep their text and its decoded value.
+"""Reports of a host's agent as they are stored: documents that keep their text and its decoded value.
 
 The API shows these as JSON texts, members that nobody here reads included, so the text is kept and goes out as it came
 in; what it means is a typed value, decoded once for each text.
@@ -81,7 +81,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostInventory(Document[inv.Inventory]):
-    """What the agent knows of its host."""
+    """The agent's inventory of its host."""
 
     __slots__ = ("_nics",)
     kind = inv.Inventory
@@ -166,13 +166,13 @@ class Resolution(Report, frozen=True, gc=False):
 
 
 class Resolutions(Report, frozen=True, gc=False):
-    """What domain-resolution reports."""
+    """The output of domain-resolution."""
 
     resolutions: list[Resolution] | None = None
 
 
 class NameResolutions(Document[Resolutions]):
-    """What names resolve to on the host."""
+    """Names as they resolve on the host."""
 
     __slots__ = ()
     kind = Resolutions
@@ -193,27 +193,27 @@ class FreeAddresses(Document[list[FreeNetwork]]):
 
 
 class VerifiedVip(Report, frozen=True, gc=False):
-    """What was found at a virtual address."""
+    """A virtual address and the finding there."""
 
     vip: str | None = None
     verification: str | None = None
 
 
 class VerifiedVips(Document[list[VerifiedVip]]):
-    """What verify-vips reports."""
+    """The output of verify-vips."""
 
     __slots__ = ()
     kind = list[VerifiedVip]
 
 
 class TangAnswer(Report, frozen=True, gc=False):
-    """What one server answered."""
+    """One server's answer."""
 
     tang_url: str | None = None
 
 
 class Tang(Report, frozen=True, gc=False):
-    """What tang-connectivity-check reports."""
+    """The output of tang-connectivity-check."""
 
     is_success: bool | None = None
     tang_server_response: list[TangAnswer] | None = None
@@ -227,7 +227,7 @@ class TangConnectivity(Document[Tang]):
 
 
 class ApiVip(Report, frozen=True, gc=False):
-    """What api-vip-connectivity-check reports."""
+    """The output of api-vip-connectivity-check."""
 
     is_success: bool | None = None
     url: str | None = None
@@ -251,14 +251,14 @@ class DiskSpeed(Report, frozen=True, gc=False, omit_defaults=True):
 
 
 class DiskInfo(Report, frozen=True, gc=False, omit_defaults=True):
-    """What was measured of one disk."""
+    """The measurement of one disk."""
 
     path: str = ""
     disk_speed: DiskSpeed | None = None
 
 
 class DisksInfo(Document[dict[str, DiskInfo]]):
-    """What was measured of the host's disks, by path."""
+    """Measurements of the host's disks, by path."""
 
     __slots__ = ()
     kind = dict[str, DiskInfo]
@@ -315,7 +315,7 @@ class NodeLabels(Document[dict[str, str]]):
 
 
 class FencingCredentials(Document[dict[str, Any]]):
-    """What another node switches this one off with, as the user gave it."""
+    """The credentials with which another node switches this one off, as the user gave them."""
 
     __slots__ = ()
     kind = dict[str, Any]

@@ -1,4 +1,4 @@
-"""What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
+"""The records of the service: clusters, infra-envs, hosts and events, as frozen structs.
 
 Field names are those of the REST API (assisted-service.swagger.yaml); api/fields.py has which of them it shows.
 What hosts reported are documents: typed, with the text that the API shows (documents.py, links.py).
@@ -66,7 +66,7 @@ class Private(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How far a host's installation is; percentage 0 to 100."""
+    """The progress of a host's installation; percentage 0 to 100."""
 
     installation_percentage: int = 0
     current_stage: Stage | None = None
@@ -77,7 +77,7 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
-    """What tells a machine from others, by its inventory: its NICs, and the system's serial number where it has one."""
+    """A machine's marks in its inventory: its NICs, and the system's serial number if it has one."""
 
     macs: list[str] = []
     serial: str = ""
@@ -277,7 +277,7 @@ class KernelArgument(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
-    """What the hosts were booted with."""
+    """The settings that hosts are booted with."""
 
     id: str
     name: str

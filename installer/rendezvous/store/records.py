@@ -110,7 +110,7 @@ class Records(ABC):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """What the database holds is read and decoded. Raises StoreError for what cannot be."""
+        """Read and decode within. Raises StoreError for what cannot be read."""
         try:
             yield
         except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
@@ -211,7 +211,7 @@ class Records(ABC):
         self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)
 
     def anchor(self) -> Anchor | None:
-        """When the service last noted the time; None before it ever did. Raises StoreError."""
+        """Return the time that the service noted last; None before it ever did. Raises StoreError."""
         rows = self._rows("SELECT doc FROM anchor")
         with self._reading():
             anchor = msgspec.json.decode(rows[0][0], type=Anchor) if rows else None

@@ -1,4 +1,4 @@
-"""Which disks may be installed on, and which one is taken (installer.md §5.8)."""
+"""Disks that may be installed on, and the choice among them (installer.md §5.8)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _held_by_multipath(disk: Disk, inventory: Inventory) -> str:
 
 
 def _iscsi_reason(disk: Disk, inventory: Inventory) -> str:
-    """What is wrong with the address by which an iSCSI disk is reached; empty when nothing is.
+    """Return an objection to the address by which an iSCSI disk is reached; empty if there is none.
 
     The interface of the default route is set up anew while the host boots, which would cut off its disk.
     """

@@ -103,7 +103,7 @@ def _seen(inventory: Inventory) -> str:
 
 
 def _chosen_disk(view: HostView, inventory: Inventory) -> Verdict | None:
-    """What is wrong with the installation disk that a user or a hint chose; it is never replaced by another."""
+    """Judge the installation disk that a user or a hint chose, which is never replaced; None if it is good."""
     name = view.host.installation_disk_id
     if not view.host.user_disk:
         return None

@@ -11,7 +11,7 @@ from installer.rendezvous.store.documents import Entry, Info
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """What a check found, and one sentence that tells it to the user."""
+    """A check's result, and one sentence that tells it to the user."""
 
     result: Result
     message: str

@@ -119,7 +119,7 @@ def _maker(service: Service) -> DiscoveryImages:
 
 
 def _parameters(request: web.Request, name: str) -> dict[str, str]:
-    """What else a request says of the file that it is for. Raises BadRequest, Unparsable."""
+    """Return the request's other parameters of the file that it asks for. Raises BadRequest, Unparsable."""
     wanted = {key: text for key in PARAMETERS if (text := request.query.get(key))}
     for key, text in wanted.items():
         allowed, only_for = PARAMETERS[key]

@@ -102,12 +102,12 @@ def _ntp(view: ClusterView) -> Verdict:
     limit = int(view.settings.max_clock_gap // 60)
     # Whole minutes, as upstream counts.
     if gaps and (max(gaps.values()) - min(gaps.values())) // 60 > limit:
-        ahead, behind = max(gaps, key=lambda name: gaps[name]), min(gaps, key=lambda name: gaps[name])
-        minutes = (gaps[ahead] - gaps[behind]) / 60
+        fastest, slowest = max(gaps, key=lambda name: gaps[name]), min(gaps, key=lambda name: gaps[name])
+        minutes = (gaps[fastest] - gaps[slowest]) / 60
         return failure(
             f"Hosts' clocks are not synchronized (there's more than a {limit} minutes gap between clocks), please "
-            f"configure an NTP server via DHCP or set clocks manually: {ahead} is {minutes:.1f} minutes ahead of "
-            f"{behind}."
+            f"configure an NTP server via DHCP or set clocks manually: {fastest} is {minutes:.1f} minutes ahead of "
+            f"{slowest}."
         )
     return success("No ntp problems found")
 
@@ -117,7 +117,7 @@ def _network_type_valid(view: ClusterView) -> Verdict:
     if kind not in NETWORK_TYPES:
         return failure(f"The network type {kind} is not valid; the valid network types are {', '.join(NETWORK_TYPES)}")
     if kind == "OpenShiftSDN":
-        if any(":" in cidr for which in ("machine", "cluster", "service") for cidr in view.cidrs(which)):
+        if any(":" in cidr for name in ("machine", "cluster", "service") for cidr in view.cidrs(name)):
             return failure(
                 "The cluster is configured with IPv6 which is not supported by OpenShiftSDN; use OVNKubernetes instead"
             )
@@ -131,7 +131,7 @@ def _network_type_valid(view: ClusterView) -> Verdict:
 
 
 def _calculated(view: ClusterView) -> Verdict:
-    """Where the cluster holds VIPs, the machine network must be exactly a subnet of the hosts."""
+    """Judge the machine network: of a cluster that holds VIPs it must be exactly a subnet of the hosts."""
     if networks.user_managed(view.cluster):
         return success("The Cluster Machine CIDR is not required: User Managed Networking")
     if networks.own_load_balancer(view.cluster):

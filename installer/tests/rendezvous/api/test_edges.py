@@ -1,4 +1,4 @@
-"""Whose fault it is: a caller's mistake is answered with the field's name, ours is a 500 and in the log."""
+"""Faults by their owner: a caller's is answered with the field's name, ours is a 500 and in the log."""
 
 from __future__ import annotations
 

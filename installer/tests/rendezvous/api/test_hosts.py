@@ -1,4 +1,4 @@
-"""What the service makes of hosts, without a network: inventories, names, clocks, media, disks, broken answers."""
+"""Hosts that are silent, skewed or answer nonsense, without a network."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
                 # Where that header is looked at, the caller is known then; but not that it may do this.
                 some = accepted if scheme in schemes else attempts
                 some += [{HEADERS[scheme]: KEYS.token(other.value)} for other in wrong]
-            for headers, status in [*((one, 401) for one in attempts), *((one, 403) for one in accepted)]:
+            for headers, status in [*((sent, 401) for sent in attempts), *((sent, 403) for sent in accepted)]:
                 answer = await client.request(method, filled(path, fleet), headers=headers)
                 assert answer.status == status, (method, path, headers)
                 body = await answer.json()
@@ -220,8 +220,8 @@ def test_secrets_reach_no_event_status_or_log(tmp_path: Path, caplog: pytest.Log
         stage = {"current_stage": "Failed", "progress_info": f"pull with {PULL_SECRET} and {token} failed"}
         await client.put(f"{path}/progress", json=stage, headers=agent)
         await client.get(filled("/clusters"), headers={"Authorization": token})
-        for what in ("/clusters?with_hosts=true", "/events", "/infra-envs"):
-            answer = await client.get(filled(what), headers=header(Scheme.USER))
+        for path in ("/clusters?with_hosts=true", "/events", "/infra-envs"):
+            answer = await client.get(filled(path), headers=header(Scheme.USER))
             text = await answer.text()
             assert token not in text
             assert "c2VjcmV0OnNlY3JldA" not in text

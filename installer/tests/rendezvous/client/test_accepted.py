@@ -1,4 +1,4 @@
-"""What `agent create` accepts, registered with the real service by the hosts' own client."""
+"""Manifests that `agent create` accepts, registered with the real service by the hosts' own client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done beside the loop: the database's log, collections of garbage, images."""
+"""Work beside the loop: the database's log, collections of garbage, images."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "installer.rendezvous"]
         ended = subprocess.run(command, env=service.env, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
-    told = f"assisted-service: LISTEN_HOST, LISTEN_PORT (--listen): 127.0.0.1:{service.port} cannot be listened on: "
-    assert ended.stderr.splitlines()[-1] == f"{told}Address already in use"
+    prefix = f"assisted-service: LISTEN_HOST, LISTEN_PORT (--listen): 127.0.0.1:{service.port} cannot be listened on: "
+    assert ended.stderr.splitlines()[-1] == f"{prefix}Address already in use"
     assert "Traceback" not in ended.stderr
 
 

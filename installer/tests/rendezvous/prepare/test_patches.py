@@ -44,19 +44,19 @@ def fleet(tmp_path: Path) -> Fleet:
 
 @pytest.fixture
 def generated(tmp_path: Path) -> Run:
-    """What the installer makes ignition of, parsed, by folder and name, from these manifests of the user."""
+    """Return the manifests that ignition is made of, parsed, by folder and name, from these manifests of the user."""
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
 
     def run(**files: bytes) -> dict[str, object]:
         settings = Settings(work_dir=tmp_path / "data", registries_conf=tmp_path / "none", installer_binary=program)
-        given = [
+        stored = [
             Manifest(folder=folder, file_name=name, content=content)
             for (folder, name), content in ((key.split("/"), content) for key, content in files.items())
         ]
         cluster = Cluster(id="c", name="c", control_plane_count=3)
-        job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=given, settings=settings, name="f" * 16)
+        job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=stored, settings=settings, name="f" * 16)
         made = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
         return {name: load(text) for name, text in made.items()}
 

@@ -144,11 +144,9 @@ def test_a_taken_vip_is_named_and_accepted_once_it_is_free(make: Make, vip: str)
     network = Network(taken={vip})
     fleet = make(3, network)
     fleet.discover()
-    which = "api" if vip == API_VIP else "ingress"
+    kind = "api" if vip == API_VIP else "ingress"
     assert fleet.status() is ClusterStatus.INSUFFICIENT
-    assert (
-        f"{which} vips <{vip}> is already in use in cidr 192.168.111.0/24, as host host-" in fleet.cluster.status_info
-    )
+    assert f"{kind} vips <{vip}> is already in use in cidr 192.168.111.0/24, as host host-" in fleet.cluster.status_info
     network.taken.clear()
     fleet.go(65)
     assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info

@@ -1,4 +1,4 @@
-"""What an agent's answer to each step changes (installer.md §5.5, §6.3), and the events of one that failed."""
+"""Agents' answers to steps: the change that each brings (installer.md §5.5, §6.3), and the events of a failed step."""
 
 from __future__ import annotations
 

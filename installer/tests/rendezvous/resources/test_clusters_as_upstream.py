@@ -1,4 +1,4 @@
-"""What upstream's service answers to a value of a cluster, at its registration and at a change of it.
+"""Upstream's answers to values of a cluster, at its registration and at a change of it.
 
 Recorded from the real assisted-service (one release, 4.19.0 for x86_64, no hosts). docs/rendezvous.md has those that
 are answered otherwise.

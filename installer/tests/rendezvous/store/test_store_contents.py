@@ -1,4 +1,4 @@
-"""What the store keeps: order, numbers, what is removed together, and that memory and database never differ."""
+"""The store's contents: order, numbers, joint removals, and memory and database that never differ."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_memory_and_database_are_the_same_after_any_order_of_changes(tmp_path_fa
 
     def everything(of: Store) -> Any:
         by_cluster = [of.hosts(cluster_id=name) for name in "abc"]
-        both = [of.hosts(infra_env_id=one, cluster_id=two) for one in "abc" for two in "abc"]
+        both = [of.hosts(infra_env_id=infra_env, cluster_id=cluster) for infra_env in "abc" for cluster in "abc"]
         by_infra_env = [of.hosts(infra_env_id=name) for name in "abc"]
         return of.clusters(), of.infra_envs(), of.hosts(), of.unbound_hosts(), by_cluster, by_infra_env, both
 

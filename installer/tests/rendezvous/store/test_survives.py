@@ -1,4 +1,4 @@
-"""What was acknowledged outlives SIGKILL and SIGTERM at any moment; what comes twice or late changes nothing."""
+"""Acknowledged changes outlive SIGKILL and SIGTERM at any moment; repeated and late answers change nothing."""
 
 from __future__ import annotations
 
@@ -190,11 +190,11 @@ def test_repeated_answers_and_stages_change_nothing(tmp_path_factory: Any, sent:
         fleet.discover()
         if started:
             fleet.prepare()
-        for which, what in sent:
-            machine = fleet.machines[which]
-            if what == "poll":
+        for place, action in sent:
+            machine = fleet.machines[place]
+            if action == "poll":
                 fleet.poll(machine)
-            elif what == "next":
+            elif action == "next":
                 at = fleet.host(machine).progress.current_stage
                 stages = fleet.stages(machine)
                 stage = stages[min(stages.index(at.value) + 1, len(stages) - 1)] if at else stages[0]

@@ -351,8 +351,8 @@ def test_what_speaks_against_it(own: dict[str, Any], changes: dict[str, Any], sa
 
 
 def test_serial_numbers_that_several_disks_have_tell_nothing() -> None:
-    one, two = disk("sda", "0123"), disk("sdb", "0123")
-    wanted = diskidentity.identify(one, Inventory(disks=[one, two]))
+    first, second = disk("sda", "0123"), disk("sdb", "0123")
+    wanted = diskidentity.identify(first, Inventory(disks=[first, second]))
     assert wanted.telling == []
     assert diskidentity.find(Inventory(disks=[disk("sda", "0123")]), diskidentity.restarted(wanted) or wanted) is None
     placed = [disk("sda", "0123", by_path="/dev/p1"), disk("sdb", "0123", by_path="/dev/p2")]

@@ -1,4 +1,4 @@
-"""What a host's hardware validations say (installer.md §5.4): both sides of each threshold, in the user's words."""
+"""Verdicts on a host's hardware and name (installer.md §5.4): both sides of each threshold, in the user's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a host's network validations say (installer.md §5.4): both sides of each question, in the user's words."""
+"""Verdicts on a host's network (installer.md §5.4): both sides of each question, in the user's words."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ ROUTES = [
 
 
 def reasons(*present: dict[str, Any], **more: Any) -> list[str]:
-    """Why the first of these disks cannot be installed on."""
+    """Return the objections to the first of these disks."""
     document = {"disks": list(present), "interfaces": NICS, "routes": ROUTES, "cpu": {"architecture": "x86_64"}, **more}
     judged = disks.judge(inv.decode(json.dumps(document)), 100)
     assert disks.judge(judged, 100) == judged

@@ -1,4 +1,4 @@
-"""What the service sets by itself: what a user chose stays, and what contradicts itself is refused."""
+"""Values that the service sets by itself: a user's choice stays, and contradictions are refused."""
 
 from __future__ import annotations
 

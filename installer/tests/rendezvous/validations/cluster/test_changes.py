@@ -1,4 +1,4 @@
-"""What a change of a cluster may not do by the way: lose a manifest, contradict itself, keep an old answer."""
+"""Side effects that a change of a cluster must not have: a lost manifest, a contradiction, an old answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def encoded(text: str) -> str:
 
 
 def kept(world: World, cluster_id: str) -> dict[str, bytes]:
-    return {f"{one.folder}/{one.file_name}": one.content for one in world.store.manifests(cluster_id)}
+    return {
+        f"{manifest.folder}/{manifest.file_name}": manifest.content for manifest in world.store.manifests(cluster_id)
+    }
 
 
 def test_a_manifest_is_not_renamed_to_anothers_name(world: World) -> None:
@@ -95,10 +97,10 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
             world.engine.reconcile(cluster_id)
         shown = json.loads(world.host(infra_env_id).validations_info.text)
         [message] = [
-            one["message"]
+            entry["message"]
             for group in shown.values()
-            for one in group
-            if one["id"] == "disk-encryption-requirements-satisfied"
+            for entry in group
+            if entry["id"] == "disk-encryption-requirements-satisfied"
         ]
         return str(message)
 

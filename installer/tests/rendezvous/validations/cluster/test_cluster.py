@@ -1,4 +1,4 @@
-"""What a cluster's validations say (installer.md §5.4): both sides of each question, in the user's words."""
+"""Verdicts on a cluster (installer.md §5.4): both sides of each question, in the user's words."""
 
 from __future__ import annotations
 
