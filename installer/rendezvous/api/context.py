@@ -142,19 +142,15 @@ class Service:
             if attempt not in wanted:
                 stop.set()
         for attempt in wanted - self.preparing.keys():
-            job = self._job(attempt[0])
+            store, cluster_id = self.engine.store, attempt[0]
+            job = prepare.Job(
+                cluster=store.cluster(cluster_id),
+                infra_envs=clusters.infra_envs(self.engine, cluster_id),
+                hosts=store.hosts(cluster_id=cluster_id),
+                manifests=store.manifests(cluster_id),
+                settings=self.settings,
+            )
             self.preparing[attempt] = asyncio.create_task(self._prepare(attempt, job)), job.stop
-
-    def _job(self, cluster_id: str) -> prepare.Job:
-        store = self.engine.store
-        hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
-        return prepare.Job(
-            cluster=store.cluster(cluster_id),
-            infra_envs=clusters.infra_envs(self.engine, cluster_id),
-            hosts=hosts,
-            manifests=manifests,
-            settings=self.settings,
-        )
 
     def stop_preparations(self) -> None:
         """End what is under way: the service ends, and the next one begins anew."""

@@ -54,6 +54,12 @@ def without_secrets(data: dict[str, Any]) -> dict[str, Any]:
     return seen | {key: without_login(seen[key]) for key in ("http_proxy", "https_proxy") if key in seen}
 
 
+def attachment(content: bytes, name: str) -> web.Response:
+    """A file under the name that it is to be kept by."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+
+
 def reply(value: Any, status: int = 200) -> web.Response:
     """A JSON answer."""
     return web.Response(body=encode(value), status=status, content_type="application/json")

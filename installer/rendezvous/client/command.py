@@ -190,14 +190,11 @@ def _inventory(host: Mapping[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _macs(host: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(str(nic.get("mac_address", "")).lower() for nic in _inventory(host).get("interfaces") or [])
-
-
 def _is_meant(host: Mapping[str, Any], config: cm.HostConfig) -> bool:
+    inventory = _inventory(host)
     if config.hostname:
-        return config.hostname in (host.get("requested_hostname"), _inventory(host).get("hostname"))
-    return bool(config.macs & _macs(host))
+        return config.hostname in (host.get("requested_hostname"), inventory.get("hostname"))
+    return any(str(nic.get("mac_address", "")).lower() in config.macs for nic in inventory.get("interfaces") or [])
 
 
 def _changes(host: Mapping[str, Any], config: cm.HostConfig, chosen: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Stage
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Severity, Stage
 from installer.assisted.errors import LONGEST, StoreError
 from installer.common.redact import shortened
 from installer.rendezvous import events
@@ -178,7 +178,7 @@ class Engine:
                 events.make(
                     "host_status_updated",
                     host=host,
-                    severity=events.host_severity(outcome.status),
+                    severity=events.HOST_SEVERITY.get(outcome.status, Severity.INFO),
                     source=host.status.value,
                     target=outcome.status.value,
                     info=text,
@@ -307,7 +307,7 @@ class Engine:
                     cluster=cluster,
                     target=outcome.status.value,
                     info=detail,
-                    severity=events.cluster_severity(outcome.status),
+                    severity=events.CLUSTER_SEVERITY.get(outcome.status, Severity.INFO),
                 )
             )
             if cluster.status is ClusterStatus.PREPARING and outcome.status in cluster_states.PRE:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -143,14 +143,13 @@ def next_steps(
 
 def _may_change_verdicts(engine: Engine, before: Host, after: Host) -> bool:
     """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
-    if before.discovery_agent_version != after.discovery_agent_version:
-        return True
-    if before.rival != after.rival:
-        return True
-    away = (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
-    if before.status in away or not engine.view(before).connected:
-        return True
-    return before.clock_gap != after.clock_gap
+    return (
+        before.discovery_agent_version != after.discovery_agent_version
+        or before.rival != after.rival
+        or before.clock_gap != after.clock_gap
+        or before.status in (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
+        or not engine.view(before).connected
+    )
 
 
 def _gap(kept: float | None, measured: float, limit: float) -> float:
@@ -224,17 +223,10 @@ def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:
             engine.reconcile(host.cluster_id)
 
 
-RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
-    HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED: lambda host: replace(
-        host,
-        disks_info=DisksInfo(),
-        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
-    ),
-    HostValidation.CONTAINER_IMAGES_AVAILABLE: lambda host: replace(
-        host,
-        images_status=ImagesStatus(),
-        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
-    ),
+#: The step that measures for a validation, and what is kept of it.
+RESETTABLE: Mapping[str, tuple[StepType, dict[str, Any]]] = {
+    HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED: (StepType.DISK_SPEED, {"disks_info": DisksInfo()}),
+    HostValidation.CONTAINER_IMAGES_AVAILABLE: (StepType.IMAGES, {"images_status": ImagesStatus()}),
 }
 
 
@@ -246,7 +238,9 @@ def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation
             raise BadRequest(f"validation {validation!r} cannot be reset, only {', '.join(RESETTABLE)} can")
         if host.status in host_states.INSTALLING:
             raise Conflict(f"host is in status {host.status}: nothing is measured any more")
-        engine.store.put_host(RESETTABLE[validation](host))
+        step, unmeasured = RESETTABLE[validation]
+        sent = {key: value for key, value in host.sent_steps.items() if key != step}
+        engine.store.put_host(replace(host, **unmeasured, sent_steps=sent))
         engine.reconcile_host(host)
     return engine.store.host(infra_env_id, host_id)
 

@@ -56,7 +56,12 @@ def put(
         clusters.check_editable(cluster)
         stored = engine.store.manifests(cluster_id)
         existing = next((m for m in stored if (m.folder, m.file_name) == (folder, name)), None)
-        _check_distinct([m for m in stored if m is not existing], new_folder, new_name)
+        # The bootstrap host puts both folders into one.
+        if any(m.file_name == new_name and m.folder != new_folder for m in stored if m is not existing):
+            raise BadRequest(
+                f"manifest file {new_name} in folder {new_folder} cannot be uploaded as it is not distinct between "
+                "{manifest, openshift} folders"
+            )
         if replacing and existing is None:
             raise NotFound(f"manifest {folder}/{name} does not exist")
         try:
@@ -107,15 +112,6 @@ def check_content(name: str, content: bytes) -> None:
         raise BadRequest(f"manifest {name} is not a valid patch: {error}") from None
     except YamlError as error:
         raise BadRequest(f"manifest {name} is not valid YAML or JSON: {error}") from None
-
-
-def _check_distinct(others: list[Manifest], folder: str, name: str) -> None:
-    """Raise BadRequest for a name that the other folder has too: the bootstrap host puts both into one."""
-    if any(other.file_name == name and other.folder != folder for other in others):
-        raise BadRequest(
-            f"manifest file {name} in folder {folder} cannot be uploaded as it is not distinct between "
-            "{manifest, openshift} folders"
-        )
 
 
 def _check_name(folder: str, name: str) -> None:

@@ -14,10 +14,10 @@ from installer.common.redact import shortened
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import Download, body_of
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import is_user, reply, without_secrets
+from installer.rendezvous.api.views import attachment, is_user, reply, without_secrets
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.requests import hosts as hostrequests
-from installer.rendezvous.resources.requests.params import one_of, required
+from installer.rendezvous.resources.requests.params import file_name, one_of
 from installer.rendezvous.store.model import InfraEnv
 
 if TYPE_CHECKING:
@@ -153,14 +153,12 @@ async def _content(service: Service, infra_env: InfraEnv, name: str, wanted: Map
             infra_envs.check_boots_image(service.engine, infra_env, wanted["mac"])
         urls = {part: image_url(service, infra_env, part)[0] for part in ("vmlinuz", "initrd.img", "rootfs.img")}
         content = await service.slowly(maker.ipxe, infra_env, urls)
-    headers = {"Content-Disposition": f'attachment; filename="{shown_name}"'}
-    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+    return attachment(content, shown_name)
 
 
 async def file(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files"""
-    name = required(request.query.get("file_name"), "file_name", "query")
-    one_of(name, "file_name", "query", FILES)
+    name = file_name(request, FILES)
     return await _content(service, _infra_env(service, request), name, _parameters(request, name))
 
 
@@ -170,16 +168,12 @@ async def minimal_initrd(service: Service, request: web.Request) -> Response:
     if not infra_env.static_network_config:
         return web.Response(status=204)
     content = await service.slowly(_maker(service).minimal_initrd, infra_env)
-    if not content:
-        return web.Response(status=204)
-    headers = {"Content-Disposition": 'attachment; filename="minimal-initrd.img"'}
-    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+    return attachment(content, "minimal-initrd.img") if content else web.Response(status=204)
 
 
 async def file_url(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files-presigned"""
-    name = required(request.query.get("file_name"), "file_name", "query")
-    one_of(name, "file_name", "query", PRESIGNED)
+    name = file_name(request, PRESIGNED)
     url, end = image_url(service, _infra_env(service, request), name, _parameters(request, name))
     return reply({"url": url, "expires_at": end})
 

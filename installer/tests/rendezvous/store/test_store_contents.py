@@ -218,9 +218,9 @@ def test_memory_and_database_are_the_same_after_any_order_of_changes(tmp_path_fa
         else:
             abandoned(store, lambda operations=operations: act(operations))  # type: ignore[misc]
             assert everything(store) == before
-        again = Store(directory / "assisted.db")
-        assert everything(again) == everything(store)
-        again.close()
+    again = Store(directory / "assisted.db")
+    assert everything(again) == everything(store)
+    again.close()
     store.close()
 
 
