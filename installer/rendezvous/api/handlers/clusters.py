@@ -171,22 +171,23 @@ async def _put_manifest(service: Service, request: web.Request, replacing: bool)
     return {"folder": manifest.folder, "file_name": manifest.file_name, "manifest_source": "user"}
 
 
-async def delete_manifest(service: Service, request: web.Request) -> Response:
-    """DELETE /clusters/{id}/manifests"""
-    cluster = _cluster(service, request)
+def _manifest_name(request: web.Request) -> tuple[str, str]:
+    """The folder and the name that the query has. Raises Unparsable."""
     folder = request.query.get("folder", "manifests")
     one_of(folder, "folder", "query", manifests.FOLDERS)
-    name = required(request.query.get("file_name"), "file_name", "query")
+    return folder, required(request.query.get("file_name"), "file_name", "query")
+
+
+async def delete_manifest(service: Service, request: web.Request) -> Response:
+    """DELETE /clusters/{id}/manifests"""
+    cluster, (folder, name) = _cluster(service, request), _manifest_name(request)
     manifests.delete(service.engine, cluster.id, folder, name)
     return web.Response(status=200)
 
 
 async def download_manifest(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/manifests/files"""
-    cluster = _cluster(service, request)
-    folder = request.query.get("folder", "manifests")
-    one_of(folder, "folder", "query", manifests.FOLDERS)
-    name = required(request.query.get("file_name"), "file_name", "query")
+    cluster, (folder, name) = _cluster(service, request), _manifest_name(request)
     for item in service.engine.store.manifests(cluster.id):
         if (item.folder, item.file_name) == (folder, name):
             return web.Response(body=item.content, content_type="application/octet-stream")

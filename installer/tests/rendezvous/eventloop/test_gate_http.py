@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import socket
 import subprocess
@@ -57,22 +56,6 @@ def test_malformed_http_is_refused_before_any_handler(tmp_path: Path, text: str,
             await peer.gone()
         assert place.fleet.world.store.clusters()
         await place.works()
-
-    at(tmp_path, use)
-
-
-def test_a_body_is_not_unpacked(tmp_path: Path) -> None:
-    """A small one may be large inside."""
-
-    async def use(place: Place) -> None:
-        body = gzip.compress(b" " * 1024**2 + b"{}")
-        peer = await place.connect()
-        headers = {**USER, "Content-Type": "application/json", "Content-Encoding": "gzip"}
-        await peer.say(request("POST", "/clusters", {**headers, "Content-Length": str(len(body))}))
-        await peer.say(body)
-        status, text = await peer.answer()
-        assert (status, json.loads(text)["code"]) == (400, 400)
-        assert b"not JSON" in text
 
     at(tmp_path, use)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,13 +17,6 @@ from installer.rendezvous.store.documents import TangConnectivity
 from installer.testing.engine import sent_kit
 from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    new_world = World(tmp_path)
-    yield new_world
-    new_world.store.close()
 
 
 def encoded(text: str) -> str:
