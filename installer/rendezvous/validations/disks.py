@@ -49,12 +49,16 @@ def types(architecture: str, basic: bool = False) -> list[str]:
     return [*ALWAYS, *(() if basic else LATER), *more]
 
 
+def _holders(disk: Disk) -> list[str]:
+    return [name.strip() for name in disk.holders.split(",")]
+
+
 def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> list[Disk]:
     """The disks that a multipath device is made of, all or those of one type."""
     return [
         disk
         for disk in inventory.disks
-        if multipath.name and multipath.name in disk.holders and drive_type in ("", disk.drive_type)
+        if multipath.name and multipath.name in _holders(disk) and drive_type in ("", disk.drive_type)
     ]
 
 
@@ -108,7 +112,7 @@ def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
     allowed = types(inventory.cpu.architecture)
     if disk.drive_type not in allowed:
         reasons.append(f"{WRONG_TYPE} {disk.drive_type}, it must be one of {', '.join(allowed)}.")
-    holders = [name.strip() for name in disk.holders.split(",")]
+    holders = _holders(disk)
     if holder := next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), ""):
         # Stricter than upstream, which looks at these two types only: what multipathd holds cannot be written to.
         advice = " Use the multipath device instead." if disk.drive_type in PATHS else ""
