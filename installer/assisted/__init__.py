@@ -1,1 +1,1 @@
-"""What service, agent, orchestrator and wait-for share: names, inventory, tokens, REST client, errors."""
+"""Common ground of service, agent, orchestrator and wait-for: names, inventory, tokens, REST client, errors."""

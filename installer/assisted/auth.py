@@ -17,7 +17,7 @@ from installer.assisted.errors import ConfigurationError, Forbidden, Unauthorize
 
 
 class Scheme(StrEnum):
-    """Who is asking."""
+    """The kinds of callers."""
 
     AGENT = "agentAuth"
     USER = "userAuth"
@@ -110,7 +110,7 @@ class Authenticator:
         return proof[0]
 
     def _recall(self, digest: bytes) -> tuple[str, float] | None:
-        """What is remembered of a token, which becomes the last to be forgotten."""
+        """Return the memory of a token, which becomes the last to be forgotten."""
         proof = self._proofs.pop(digest, None)
         if proof is not None:
             self._proofs[digest] = proof

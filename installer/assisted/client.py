@@ -103,7 +103,7 @@ class AssistedClient(RestClient):
         self.call("PATCH", _hosts(infra_env_id, host_id), params)
 
     def instructions(self, infra_env_id: str, host_id: str, version: str) -> Json:
-        """What an agent is to do next; empty for what is no object."""
+        """Fetch an agent's next steps; empty for an answer that is no object."""
         query = {"timestamp": str(int(time.time()))}
         path = _hosts(infra_env_id, host_id, "instructions")
         answer = self.call("GET", path, query=query, headers=_agent(version))

@@ -1,4 +1,4 @@
-"""Where a service is, by which CA its certificate is verified, and how long it may take."""
+"""The address of a service, the CA that its certificate is verified by, and its time limits."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ GOOD = frozenset({Result.SUCCESS, Result.SUPPRESSED, Result.DISABLED})
 
 
 class ValidationCategory(StrEnum):
-    """What a validation is about: the keys of ``validations_info`` (installer.md §5.4)."""
+    """Subjects of validations: the keys of ``validations_info`` (installer.md §5.4)."""
 
     NETWORK = "network"
     HARDWARE = "hardware"
@@ -152,7 +152,7 @@ class MediaStatus(StrEnum):
 
 
 class LogsState(StrEnum):
-    """How far the collection of logs is (logs_state of the API)."""
+    """States of the collection of logs (logs_state of the API)."""
 
     NONE = ""
     REQUESTED = "requested"
@@ -162,7 +162,7 @@ class LogsState(StrEnum):
 
 
 class PreparationStatus(StrEnum):
-    """How the last generation of ignition ended (last-installation-preparation)."""
+    """Results of the last generation of ignition (last-installation-preparation)."""
 
     NOT_STARTED = "not_started"
     FAILED = "failed"
@@ -178,14 +178,14 @@ class OperatorStatus(StrEnum):
 
 
 class ImageResult(StrEnum):
-    """How the pull of an image ended (container-image-availability)."""
+    """Results of pulling an image (container-image-availability)."""
 
     SUCCESS = "success"
     FAILURE = "failure"
 
 
 class VipVerification(StrEnum):
-    """What a host found at a virtual address (verify-vips)."""
+    """A host's findings at a virtual address (verify-vips)."""
 
     UNVERIFIED = "unverified"
     FAILED = "failed"

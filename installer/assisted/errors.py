@@ -139,9 +139,9 @@ class ClientError(RendezvousError):
     name or number for it, empty when it gives none.
     """
 
-    def __init__(self, what: str, status: int | None, reason: str, *, code: str = "", text: str = "") -> None:
-        super().__init__(text or (f"{what}: {reason}" if status is None else f"{what}: HTTP {status}: {reason}"))
-        self.what = what
+    def __init__(self, request: str, status: int | None, reason: str, *, code: str = "", text: str = "") -> None:
+        super().__init__(text or (f"{request}: {reason}" if status is None else f"{request}: HTTP {status}: {reason}"))
+        self.what = request
         self.status = status
         self.reason = reason
         self.code = code
@@ -155,8 +155,8 @@ class ClientError(RendezvousError):
 class NoAnswer(ClientError):
     """The service cannot be reached, or did not answer in time, or not to the end; ``text`` is the whole sentence."""
 
-    def __init__(self, what: str, reason: str, text: str) -> None:
-        super().__init__(what, None, reason, text=text)
+    def __init__(self, request: str, reason: str, text: str) -> None:
+        super().__init__(request, None, reason, text=text)
 
 
 class Untrusted(NoAnswer):

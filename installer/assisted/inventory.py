@@ -96,7 +96,7 @@ class Memory(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Boot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How the live system was started."""
+    """The start of the live system."""
 
     current_boot_mode: str = ""
     pxe_interface: str = ""

@@ -46,7 +46,7 @@ class RestClient:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is kept for the next request."""
+        """Is a connection kept for the next request?"""
         return self._transport.is_connected
 
     def close(self) -> None:
@@ -180,26 +180,26 @@ class RestClient:
                     del self._states[next(iter(self._states))]
 
 
-def objects(value: Any, what: str) -> list[dict[str, Any]]:
+def objects(value: Any, request: str) -> list[dict[str, Any]]:
     """An answer that has to be a list of objects; none at all is an empty one. Raises BadAnswer."""
     items = [] if value is None else value
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise BadAnswer(what, 200, "the answer is not a list of objects")
+        raise BadAnswer(request, 200, "the answer is not a list of objects")
     return items
 
 
-def one_object(value: Any, what: str) -> dict[str, Any]:
+def one_object(value: Any, request: str) -> dict[str, Any]:
     """An answer that has to be one object. Raises BadAnswer."""
     if not isinstance(value, dict):
-        raise BadAnswer(what, 200, "the answer is not an object")
+        raise BadAnswer(request, 200, "the answer is not an object")
     return value
 
 
-def text_field(item: Mapping[str, Any], name: str, what: str) -> str:
+def text_field(item: Mapping[str, Any], name: str, request: str) -> str:
     """A member that an object of an answer must have. Raises BadAnswer."""
     value = item.get(name)
     if not isinstance(value, str) or not value:
-        raise BadAnswer(what, 200, f"the answer has an object without {name}")
+        raise BadAnswer(request, 200, f"the answer has an object without {name}")
     return value
 
 

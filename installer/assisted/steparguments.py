@@ -43,7 +43,7 @@ Peers = list[Peer]
 
 
 class NtpRequest(Argument, frozen=True, kw_only=True):
-    """What ntp-synchronizer is given: sources, divided by commas."""
+    """The argument of ntp-synchronizer: sources, divided by commas."""
 
     ntp_source: str | None = None
 
@@ -55,7 +55,7 @@ class Domain(Argument, frozen=True, kw_only=True):
 
 
 class DomainsRequest(Argument, frozen=True, kw_only=True):
-    """What domain-resolution is given."""
+    """The argument of domain-resolution."""
 
     domains: list[Domain] | None = None
 
@@ -72,13 +72,13 @@ VipRequests = list[VipRequest]
 
 
 class DiskSpeedRequest(Argument, frozen=True, kw_only=True):
-    """What installation-disk-speed-check is given: a device."""
+    """The argument of installation-disk-speed-check: a device."""
 
     path: NotEmpty
 
 
 class ImagesRequest(Argument, frozen=True, kw_only=True):
-    """What container-image-availability is given: the images to pull, and the seconds that all of them may take."""
+    """The argument of container-image-availability: the images to pull, and the seconds that all of them may take."""
 
     timeout: float | None = None
     images: list[str] | None = None
@@ -92,7 +92,7 @@ class TangServer(Argument, frozen=True, kw_only=True):
 
 
 class TangRequest(Argument, frozen=True, kw_only=True):
-    """What tang-connectivity-check is given: servers, or the JSON text of them that the user gave."""
+    """The argument of tang-connectivity-check: servers, or the JSON text of them that the user gave."""
 
     tang_servers: str | list[TangServer] | None = None
 
@@ -160,7 +160,7 @@ class InstallRequest(Argument, frozen=True, kw_only=True):
 
 
 class LogsRequest(Argument, frozen=True, kw_only=True):
-    """What logs-gather is given: whose logs are wanted."""
+    """The argument of logs-gather: the host whose logs are wanted."""
 
     cluster_id: NotEmpty
     infra_env_id: NotEmpty
@@ -172,7 +172,7 @@ class LogsRequest(Argument, frozen=True, kw_only=True):
 
 
 class UpgradeRequest(Argument, frozen=True, kw_only=True):
-    """What upgrade-agent is given."""
+    """The argument of upgrade-agent."""
 
     agent_image: str
 

@@ -150,7 +150,7 @@ class Transport:
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection is kept for the next request."""
+        """Is a connection kept for the next request?"""
         return self._idle is not None
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Transport:
             idle.close()
 
     def exchange(self, request: Request, use: Callable[[Answer], T]) -> T:
-        """What ``use`` makes of the answer: any 2xx, or 304 to an If-None-Match.
+        """Return what ``use`` makes of the answer: any 2xx, or 304 to an If-None-Match.
 
         Raises ClientError for all others, NoAnswer when none comes in time, and what ``use`` raises.
         """
@@ -191,8 +191,8 @@ class Transport:
             except STALE:
                 if not request.may_repeat:
                     raise
-        fresh = _Connection(self.endpoint, self.timeouts)
-        return fresh, fresh.ask(request, deadline)
+        connection = _Connection(self.endpoint, self.timeouts)
+        return connection, connection.ask(request, deadline)
 
     def _take(self) -> _Connection | None:
         with self._lock:
@@ -341,7 +341,7 @@ class _TimedReader(io.RawIOBase):
 
 
 def cause(error: BaseException) -> str:
-    """What went wrong, in a few words."""
+    """Say what went wrong, in a few words."""
     text = str(error).strip()
     if isinstance(error, OSError) and text and not isinstance(error, http.client.HTTPException):
         return text

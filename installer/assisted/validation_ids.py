@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+#: Operators that upstream's service knows: hosts and clusters have a validation NAME-requirements-satisfied of each.
+OPERATORS = (
+    *("lso", "ocs", "odf", "lvm", "mce", "mtv", "osc", "cnv", "node-feature-discovery", "nvidia-gpu", "pipelines"),
+    *("servicemesh", "serverless", "openshift-ai", "authorino", "nmstate", "amd-gpu", "kmm", "node-healthcheck"),
+    *("self-node-remediation", "fence-agents-remediation", "node-maintenance", "kube-descheduler"),
+    *("cluster-observability", "numa-resources", "oadp", "metallb", "loki", "openshift-logging"),
+)
+
+
+def of_operator(name: str) -> str:
+    """Return the id of an operator's validation."""
+    return f"{name}-requirements-satisfied"
+
 
 class HostValidation(StrEnum):
     """Ids of a host's validations."""
@@ -47,36 +60,6 @@ class HostValidation(StrEnum):
     NO_IP_COLLISIONS_IN_NETWORK = "no-ip-collisions-in-network"
     NO_ISCSI_NIC_BELONGS_TO_MACHINE_CIDR = "no-iscsi-nic-belongs-to-machine-cidr"
     MTU_VALID = "mtu-valid"
-    # One for each operator.
-    LSO_REQUIREMENTS_SATISFIED = "lso-requirements-satisfied"
-    OCS_REQUIREMENTS_SATISFIED = "ocs-requirements-satisfied"
-    ODF_REQUIREMENTS_SATISFIED = "odf-requirements-satisfied"
-    LVM_REQUIREMENTS_SATISFIED = "lvm-requirements-satisfied"
-    MCE_REQUIREMENTS_SATISFIED = "mce-requirements-satisfied"
-    MTV_REQUIREMENTS_SATISFIED = "mtv-requirements-satisfied"
-    OSC_REQUIREMENTS_SATISFIED = "osc-requirements-satisfied"
-    CNV_REQUIREMENTS_SATISFIED = "cnv-requirements-satisfied"
-    NODE_FEATURE_DISCOVERY_REQUIREMENTS_SATISFIED = "node-feature-discovery-requirements-satisfied"
-    NVIDIA_GPU_REQUIREMENTS_SATISFIED = "nvidia-gpu-requirements-satisfied"
-    PIPELINES_REQUIREMENTS_SATISFIED = "pipelines-requirements-satisfied"
-    SERVICEMESH_REQUIREMENTS_SATISFIED = "servicemesh-requirements-satisfied"
-    SERVERLESS_REQUIREMENTS_SATISFIED = "serverless-requirements-satisfied"
-    OPENSHIFT_AI_REQUIREMENTS_SATISFIED = "openshift-ai-requirements-satisfied"
-    AUTHORINO_REQUIREMENTS_SATISFIED = "authorino-requirements-satisfied"
-    NMSTATE_REQUIREMENTS_SATISFIED = "nmstate-requirements-satisfied"
-    AMD_GPU_REQUIREMENTS_SATISFIED = "amd-gpu-requirements-satisfied"
-    KMM_REQUIREMENTS_SATISFIED = "kmm-requirements-satisfied"
-    NODE_HEALTHCHECK_REQUIREMENTS_SATISFIED = "node-healthcheck-requirements-satisfied"
-    SELF_NODE_REMEDIATION_REQUIREMENTS_SATISFIED = "self-node-remediation-requirements-satisfied"
-    FENCE_AGENTS_REMEDIATION_REQUIREMENTS_SATISFIED = "fence-agents-remediation-requirements-satisfied"
-    NODE_MAINTENANCE_REQUIREMENTS_SATISFIED = "node-maintenance-requirements-satisfied"
-    KUBE_DESCHEDULER_REQUIREMENTS_SATISFIED = "kube-descheduler-requirements-satisfied"
-    CLUSTER_OBSERVABILITY_REQUIREMENTS_SATISFIED = "cluster-observability-requirements-satisfied"
-    NUMA_RESOURCES_REQUIREMENTS_SATISFIED = "numa-resources-requirements-satisfied"
-    OADP_REQUIREMENTS_SATISFIED = "oadp-requirements-satisfied"
-    METALLB_REQUIREMENTS_SATISFIED = "metallb-requirements-satisfied"
-    LOKI_REQUIREMENTS_SATISFIED = "loki-requirements-satisfied"
-    OPENSHIFT_LOGGING_REQUIREMENTS_SATISFIED = "openshift-logging-requirements-satisfied"
 
 
 class ClusterValidation(StrEnum):
@@ -101,34 +84,3 @@ class ClusterValidation(StrEnum):
     NETWORK_TYPE_VALID = "network-type-valid"
     CUSTOM_MANIFESTS_REQUIREMENTS_SATISFIED = "custom-manifests-requirements-satisfied"
     PLATFORM_REQUIREMENTS_SATISFIED = "platform-requirements-satisfied"
-    # One for each operator.
-    LSO_REQUIREMENTS_SATISFIED = "lso-requirements-satisfied"
-    OCS_REQUIREMENTS_SATISFIED = "ocs-requirements-satisfied"
-    ODF_REQUIREMENTS_SATISFIED = "odf-requirements-satisfied"
-    LVM_REQUIREMENTS_SATISFIED = "lvm-requirements-satisfied"
-    MCE_REQUIREMENTS_SATISFIED = "mce-requirements-satisfied"
-    MTV_REQUIREMENTS_SATISFIED = "mtv-requirements-satisfied"
-    OSC_REQUIREMENTS_SATISFIED = "osc-requirements-satisfied"
-    CNV_REQUIREMENTS_SATISFIED = "cnv-requirements-satisfied"
-    NODE_FEATURE_DISCOVERY_REQUIREMENTS_SATISFIED = "node-feature-discovery-requirements-satisfied"
-    NVIDIA_GPU_REQUIREMENTS_SATISFIED = "nvidia-gpu-requirements-satisfied"
-    PIPELINES_REQUIREMENTS_SATISFIED = "pipelines-requirements-satisfied"
-    SERVICEMESH_REQUIREMENTS_SATISFIED = "servicemesh-requirements-satisfied"
-    SERVERLESS_REQUIREMENTS_SATISFIED = "serverless-requirements-satisfied"
-    OPENSHIFT_AI_REQUIREMENTS_SATISFIED = "openshift-ai-requirements-satisfied"
-    AUTHORINO_REQUIREMENTS_SATISFIED = "authorino-requirements-satisfied"
-    NMSTATE_REQUIREMENTS_SATISFIED = "nmstate-requirements-satisfied"
-    AMD_GPU_REQUIREMENTS_SATISFIED = "amd-gpu-requirements-satisfied"
-    KMM_REQUIREMENTS_SATISFIED = "kmm-requirements-satisfied"
-    NODE_HEALTHCHECK_REQUIREMENTS_SATISFIED = "node-healthcheck-requirements-satisfied"
-    SELF_NODE_REMEDIATION_REQUIREMENTS_SATISFIED = "self-node-remediation-requirements-satisfied"
-    FENCE_AGENTS_REMEDIATION_REQUIREMENTS_SATISFIED = "fence-agents-remediation-requirements-satisfied"
-    NODE_MAINTENANCE_REQUIREMENTS_SATISFIED = "node-maintenance-requirements-satisfied"
-    KUBE_DESCHEDULER_REQUIREMENTS_SATISFIED = "kube-descheduler-requirements-satisfied"
-    CLUSTER_OBSERVABILITY_REQUIREMENTS_SATISFIED = "cluster-observability-requirements-satisfied"
-    NUMA_RESOURCES_REQUIREMENTS_SATISFIED = "numa-resources-requirements-satisfied"
-    OADP_REQUIREMENTS_SATISFIED = "oadp-requirements-satisfied"
-    METALLB_REQUIREMENTS_SATISFIED = "metallb-requirements-satisfied"
-    LOKI_REQUIREMENTS_SATISFIED = "loki-requirements-satisfied"
-    OPENSHIFT_LOGGING_REQUIREMENTS_SATISFIED = "openshift-logging-requirements-satisfied"
-    OPENSHIFT_AI_GPU_REQUIREMENTS_SATISFIED = "openshift-ai-gpu-requirements-satisfied"

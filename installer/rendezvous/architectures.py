@@ -1,4 +1,4 @@
-"""Which architectures a service can install, by what it noted of its release when it read it (payload.py)."""
+"""Architectures that a service can install, as noted of its release when that was read (payload.py)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ NAMES = {name: name for name in ("x86_64", "aarch64", "ppc64le", "s390x")} | {"a
 
 
 def notes_file(settings: Settings) -> Path:
-    """Where a standalone service notes what it read of its release."""
+    """Return the file in which a standalone service notes its release."""
     return settings.work_dir / "release.json"
 
 
 def notes(settings: Settings) -> dict[str, Any]:
-    """What was read of the present release: version, architecture (GOARCH or multi), images, isos by architecture."""
+    """Return the present release's notes: version, architecture (GOARCH or multi), images, isos by architecture."""
     try:
         data = json.loads(notes_file(settings).read_text())
         isos = data if data["release"] == settings.release_image and isinstance(data["isos"], dict) else {}

@@ -76,7 +76,7 @@ class SteadyClock:
 
     @property
     def boot(self) -> str:
-        """Which start of the machine the monotonic clock counts from; empty where that cannot be known."""
+        """The machine's start that the monotonic clock counts from; empty if it cannot be known."""
         try:
             return BOOT_ID.read_text(encoding="ascii").strip()
         except OSError:

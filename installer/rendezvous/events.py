@@ -12,13 +12,19 @@ from installer.common.redact import redact, shortened
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.store.model import Cluster, Event, Host, InfraEnv
 
-# A host that comes to one of these needs somebody's attention.
-WARNING = (
-    HostStatus.DISCONNECTED,
-    HostStatus.INSUFFICIENT,
-    HostStatus.INSTALLING_PENDING_USER_ACTION,
-    HostStatus.CANCELLED,
-)
+#: Severities of changes into a status of a host or a cluster; that of others is info.
+HOST_SEVERITY: Mapping[HostStatus, Severity] = {
+    HostStatus.ERROR: Severity.ERROR,
+    HostStatus.PREPARING_FAILED: Severity.ERROR,
+    HostStatus.DISCONNECTED: Severity.WARNING,
+    HostStatus.INSUFFICIENT: Severity.WARNING,
+    HostStatus.INSTALLING_PENDING_USER_ACTION: Severity.WARNING,
+    HostStatus.CANCELLED: Severity.WARNING,
+}
+CLUSTER_SEVERITY: Mapping[ClusterStatus, Severity] = {
+    ClusterStatus.ERROR: Severity.CRITICAL,
+    ClusterStatus.INSTALLING_PENDING_USER_ACTION: Severity.WARNING,
+}
 
 # Where the severity is None, the caller gives it.
 CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
@@ -115,19 +121,3 @@ def make(
 def one_line(text: str) -> str:
     """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
     return shortened(" ".join("".join(char if char.isprintable() else " " for char in text[:LONGEST]).split()), 2000)
-
-
-def host_severity(status: HostStatus) -> Severity:
-    """Severity of a change into this host status."""
-    if status in (HostStatus.ERROR, HostStatus.PREPARING_FAILED):
-        return Severity.ERROR
-    if status in WARNING:
-        return Severity.WARNING
-    return Severity.INFO
-
-
-def cluster_severity(status: ClusterStatus) -> Severity:
-    """Severity of a change into this cluster status."""
-    if status is ClusterStatus.ERROR:
-        return Severity.CRITICAL
-    return Severity.WARNING if status is ClusterStatus.INSTALLING_PENDING_USER_ACTION else Severity.INFO

@@ -1,4 +1,4 @@
-"""Where images come from: containers-registries.conf(5) version 2 and what its mirrors cover."""
+"""Registries and their mirrors: containers-registries.conf(5) version 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service reads from its environment (installer.md §4.2, §5.6), once, at the start."""
+"""The service's settings, read from its environment once, at the start (installer.md §4.2, §5.6)."""
 
 from __future__ import annotations
 

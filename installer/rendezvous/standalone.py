@@ -200,7 +200,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
 
 
 def _learned(config: Settings, pull_secret: Path) -> Contents | None:
-    """What the release says, when it can be read in a moment: with the folder's pull secret, or without any."""
+    """Read the release if that takes a moment only: with the folder's pull secret, or without any."""
     from installer.rendezvous.discovery import payload
 
     if not config.release_image:

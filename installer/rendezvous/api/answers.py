@@ -1,4 +1,4 @@
-"""How a request is answered: who may come in, the handler, and what its errors look like."""
+"""Answers to requests: callers are let in, the handler runs, and errors get their body."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.errors import (
     BadRequest,
     Forbidden,
+    NotFound,
     PrepareError,
     RendezvousError,
     ServiceError,
@@ -25,10 +26,12 @@ from installer.assisted.errors import (
     Undecodable,
     Unparsable,
 )
-from installer.rendezvous.api import refusals, signing
+from installer.common.redact import shortened
+from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import Handler, Service, check_attempt
 from installer.rendezvous.api.views import CALLER, reply
+from installer.rendezvous.resources import reports
 from installer.rendezvous.resources.requests.params import uuid
 
 log = logging.getLogger("assisted-service")
@@ -36,6 +39,13 @@ log = logging.getLogger("assisted-service")
 REPEATED = frozenset({"feature_ids"})
 # A path of this machine, which is none of a caller's business, and its last name; not the path of an image or a URL.
 _PATH = re.compile(r"(?<![\w.:/@-])/(?:[^\s/'\":,;]+/)*([^\s/'\":,;]+)")
+#: Events of refused registrations, by the last part of the path that something is registered at.
+REGISTRATIONS: Mapping[str, str] = {
+    "clusters": "cluster_registration_failed",
+    "infra-envs": "infra_env_registration_failed",
+    "hosts": "host_registration_refused",
+}
+LONGEST_REASON = 300
 UUID_PARAMETERS = ("cluster_id", "infra_env_id", "host_id", "openshift_cluster_id")
 
 
@@ -85,6 +95,23 @@ def _check_uuids(request: web.Request) -> None:
         uuid(text, name, place)
 
 
+def _note_refusal(service: Service, request: web.Request, error: ServiceError) -> None:
+    """Keep why a registration was refused, once.
+
+    Left out: what a later attempt will mend, and what the state of a registered host forbids, which has its own event.
+    """
+    name = REGISTRATIONS.get(request.path.rpartition("/")[2])
+    if request.method != "POST" or name is None or error.status >= 500 or isinstance(error, TooMany | Forbidden):
+        return
+    if isinstance(error, Unauthorized):
+        # Callers without valid credentials leave no trace in the store.
+        return
+    reason = shortened(error.reason, LONGEST_REASON)
+    if isinstance(error, NotFound) and name == "host_registration_refused":
+        reason += ": was it booted from another image?"
+    reports.refused(service.engine, name, request.remote or "an unknown address", reason)
+
+
 def answering(
     service: Service, handler: Handler, schemes: frozenset[Scheme], *, signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
@@ -104,7 +131,7 @@ def answering(
         except ServiceError as error:
             if isinstance(error.__cause__, PrepareError):
                 error.reason = _PATH.sub(r"\1", error.reason)
-            refusals.note(service, request, error)
+            _note_refusal(service, request, error)
             # Callers without valid credentials must not be able to fill the log.
             if schemes and not isinstance(error, Unauthorized | Forbidden | TooMany):
                 level = logging.ERROR if error.status >= 500 else logging.INFO

@@ -1,4 +1,4 @@
-"""What the handlers of requests are given: the service with its engine, its limits and what it does in the background.
+"""The service as the handlers of requests see it: engine, limits, and the work in the background.
 
 It knows neither routes nor the page: app.py puts them together.
 """
@@ -8,38 +8,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from aiohttp import web
 
 from installer.assisted.auth import ATTEMPT_HEADER, Authenticator
 from installer.assisted.enums import HostStatus
-from installer.assisted.errors import Conflict, NotFound, PrepareError, StoreError
+from installer.assisted.errors import Conflict, NotFound, PrepareError, StoreError, TooMany
 from installer.rendezvous import architectures
-from installer.rendezvous.api.limits import Bucket
 from installer.rendezvous.api.views import Views
 from installer.rendezvous.eventloop.lag import Lag
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.reconcile.slices import Slices
+from installer.rendezvous.reconcile.pace import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.settings import Settings
-from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.logs import LogStore
-from installer.rendezvous.store.model import InfraEnv
+from installer.rendezvous.store.records import fold_large_log
 
 if TYPE_CHECKING:
+    from installer.rendezvous.discovery.images import DiscoveryImages
     from installer.rendezvous.eventloop.gate import Gate
 
 log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# How many callers a bucket knows.
+REMEMBERED = 4096
 # How many installers run, and images are made, at a time.
 SLOW_THREADS = 4
 P = ParamSpec("P")
@@ -48,33 +49,29 @@ R = TypeVar("R")
 HOSTS_AT_A_TIME = 100
 
 
-class ImageMaker(Protocol):
-    """Makes what hosts of an infra-env are booted with. Most methods take long; each may raise RendezvousError."""
+class Bucket:
+    """``rate`` a second in the long run, ``burst`` at once; per caller."""
 
-    def check(self, infra_env: InfraEnv) -> None:
-        """Refuse in a moment what no image could be made for, as far as that is known."""
+    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        # (tokens left, at which time) by caller, the one not seen for longest first.
+        self._left: dict[str, tuple[float, float]] = {}
 
-    def learn(self, pull_secret: str) -> None:
-        """Read the release's version with this pull secret, where it is not known yet."""
-
-    def ignition(self, infra_env: InfraEnv) -> bytes:
-        """The Ignition config."""
-
-    def file(self, infra_env: InfraEnv, name: str) -> Path:
-        """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img."""
-
-    def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
-        """What a minimal image adds to its initrd, empty if nothing."""
-
-    def network_tar(self, infra_env: InfraEnv) -> bytes:
-        """The files of the hosts' static networks, empty if there are none."""
-
-    def ipxe(self, infra_env: InfraEnv, urls: Mapping[str, str]) -> bytes:
-        """An iPXE script that boots from these URLs."""
+    def take(self, caller: str) -> None:
+        """Count one. Raises TooMany; what is refused costs nothing, so that the rate holds however many ask."""
+        now = self._clock()
+        left, then = self._left.pop(caller, (self._burst, now))
+        left = min(self._burst, left + (now - then) * self._rate)
+        allowed = left >= 1
+        self._left[caller] = (left - 1 if allowed else left, now)
+        if len(self._left) > REMEMBERED:
+            del self._left[next(iter(self._left))]
+        if not allowed:
+            raise TooMany(f"too many requests from {caller or 'this address'}, try again in a second")
 
 
 class Service:
-    """What the handlers share."""
+    """The state that all handlers share."""
 
     def __init__(
         self,
@@ -83,7 +80,7 @@ class Service:
         auth: Authenticator,
         generate: Generate,
         *,
-        images: ImageMaker | None = None,
+        images: DiscoveryImages | None = None,
     ) -> None:
         self.engine = engine
         self.settings = settings
@@ -107,7 +104,7 @@ class Service:
 
     @cached_property
     def url_key(self) -> bytes:
-        """What the URLs of clusters' files are signed with."""
+        """The key that the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
 
     @property
@@ -145,19 +142,15 @@ class Service:
             if attempt not in wanted:
                 stop.set()
         for attempt in wanted - self.preparing.keys():
-            job = self._job(attempt[0])
+            store, cluster_id = self.engine.store, attempt[0]
+            job = prepare.Job(
+                cluster=store.cluster(cluster_id),
+                infra_envs=clusters.infra_envs(self.engine, cluster_id),
+                hosts=store.hosts(cluster_id=cluster_id),
+                manifests=store.manifests(cluster_id),
+                settings=self.settings,
+            )
             self.preparing[attempt] = asyncio.create_task(self._prepare(attempt, job)), job.stop
-
-    def _job(self, cluster_id: str) -> prepare.Job:
-        store = self.engine.store
-        hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
-        return prepare.Job(
-            cluster=store.cluster(cluster_id),
-            infra_envs=clusters.infra_envs(self.engine, cluster_id),
-            hosts=hosts,
-            manifests=manifests,
-            settings=self.settings,
-        )
 
     def stop_preparations(self) -> None:
         """End what is under way: the service ends, and the next one begins anew."""
@@ -213,7 +206,7 @@ class Service:
             if host is None or host.cluster_id is not None:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
-                hosts.reconcile_unbound(self.engine, host)
+                hosts.reconcile(self.engine, host)
         self.start_preparations()
 
     async def reconcile_pending(self, cluster_id: str | None) -> None:
@@ -226,7 +219,7 @@ class Service:
         while True:
             try:
                 await self.tick()
-                await checkpoint.when_large(self.settings.db_path)
+                await fold_large_log(self.settings.db_path)
             except NotFound:
                 # A cluster or host was deleted while others were looked at; the rest has its turn next time.
                 pass

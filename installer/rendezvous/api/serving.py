@@ -8,17 +8,24 @@ import signal
 import ssl
 import warnings
 from asyncio import sslproto
+from typing import Any
 
-from aiohttp import BadContentDispositionHeader, BadContentDispositionParam, web, web_fileresponse, web_protocol
+from aiohttp import (
+    BadContentDispositionHeader,
+    BadContentDispositionParam,
+    StreamReader,
+    web,
+    web_fileresponse,
+    web_protocol,
+)
+from aiohttp.http import HttpRequestParser
 from aiohttp.http_exceptions import HttpProcessingError
 
 from installer.assisted.errors import ConfigurationError
 from installer.rendezvous.api.app import build
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.eventloop import collector
 from installer.rendezvous.eventloop.gate import Gate, Limits, by_files
-from installer.rendezvous.eventloop.lag import Selector
-from installer.rendezvous.eventloop.parsing import Parser
+from installer.rendezvous.eventloop.lag import Selector, freeze_survivors
 
 TLS_BUFFER = 32 * 1024
 # How long (s) a request under way may take to end when the service stops.
@@ -29,6 +36,27 @@ log = logging.getLogger("assisted-service")
 def _is_no_bad_http(record: logging.LogRecord) -> bool:
     """Keeps callers from filling the log with what is no HTTP."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError))
+
+
+class Parser(HttpRequestParser):
+    """aiohttp's parser, but the reader of a body that breaks off hears of it at once: aiohttp lets it wait."""
+
+    # The body of the last request whose head was complete; empty ones are all the same, and have ended.
+    body: StreamReader | None = None
+
+    def feed_data(self, data: bytes, *options: Any) -> Any:
+        """Parse the next bytes. Raises HttpProcessingError for anything but HTTP, which ends an open body so too."""
+        try:
+            messages, upgraded, tail = super().feed_data(data, *options)
+        except HttpProcessingError as error:
+            if self.body is not None and not self.body.is_eof():
+                self.body.set_exception(web.RequestPayloadError(error.message.partition("\n")[0].rstrip(":")))
+                # Its reader did not want it and does not wait for its end either.
+                self.body.feed_eof()
+            raise
+        if messages:
+            self.body = messages[-1][1]
+        return messages, upgraded, tail
 
 
 def prepare() -> None:
@@ -85,7 +113,7 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
     except OSError as error:
         text = f"{config.listen_host}:{config.port} cannot be listened on: {error.strerror or error}"
         raise ConfigurationError("LISTEN_HOST, LISTEN_PORT (--listen)", text) from None
-    tidying = asyncio.create_task(collector.freeze_survivors())
+    tidying = asyncio.create_task(freeze_survivors())
     log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
     await stop.wait()
     tidying.cancel()

@@ -28,7 +28,7 @@ _TARGET = re.compile(
 
 
 def signature_of(key: bytes, method: str, target: str) -> str:
-    """What a URL is signed with: hex HMAC-SHA-256 of method and target, which is the path with its query."""
+    """Return the signature of a URL: hex HMAC-SHA-256 of method and target, which is the path with its query."""
     return hmac.new(key, f"{method} {target}".encode(errors="surrogateescape"), hashlib.sha256).hexdigest()
 
 

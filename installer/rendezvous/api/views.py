@@ -1,4 +1,4 @@
-"""What the API shows of clusters, hosts and events, as JSON that is made once for each state of an object."""
+"""Clusters, hosts and events as the API shows them: JSON that is made once for each state of an object."""
 
 from __future__ import annotations
 
@@ -52,6 +52,12 @@ def without_secrets(data: dict[str, Any]) -> dict[str, Any]:
     if "tang_servers" in seen:
         seen["tang_servers"] = redact(seen["tang_servers"])
     return seen | {key: without_login(seen[key]) for key in ("http_proxy", "https_proxy") if key in seen}
+
+
+def attachment(content: bytes, name: str) -> web.Response:
+    """A file under the name that it is to be kept by."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
 def reply(value: Any, status: int = 200) -> web.Response:

@@ -147,8 +147,10 @@ class Client:
         for config in configs:
             host = next((host for host in hosts if _is_meant(host, config)), None)
             if host is None:
-                which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
-                failures[config.name] = f"host with {which} has not registered yet"
+                described = (
+                    f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
+                )
+                failures[config.name] = f"host with {described} has not registered yet"
                 continue
             host_id = text_field(host, "id", "GET hosts")
             try:
@@ -188,18 +190,15 @@ def _inventory(host: Mapping[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _macs(host: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset(str(nic.get("mac_address", "")).lower() for nic in _inventory(host).get("interfaces") or [])
-
-
 def _is_meant(host: Mapping[str, Any], config: cm.HostConfig) -> bool:
+    inventory = _inventory(host)
     if config.hostname:
-        return config.hostname in (host.get("requested_hostname"), _inventory(host).get("hostname"))
-    return bool(config.macs & _macs(host))
+        return config.hostname in (host.get("requested_hostname"), inventory.get("hostname"))
+    return any(str(nic.get("mac_address", "")).lower() in config.macs for nic in inventory.get("interfaces") or [])
 
 
 def _changes(host: Mapping[str, Any], config: cm.HostConfig, chosen: bool) -> dict[str, Any]:
-    """What a PATCH has to change; empty for a host that is as it should be. ``chosen``: the hints were applied already.
+    """Return the changes to PATCH, empty for a host as it should be. ``chosen``: the hints were applied already.
 
     Raises DiskMissing when the disk that was chosen for the host is not there: no other takes its place.
     """

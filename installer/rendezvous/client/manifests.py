@@ -234,7 +234,7 @@ def extra_manifests(directory: Path) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class HostConfig:
-    """What the inputs say of one host: found by any of its MACs, or by its host name where there is one.
+    """The inputs for one host, which is found by any of its MACs, or by its host name if there is one.
 
     `fencing`: fencing-credentials-params of the API.
     """

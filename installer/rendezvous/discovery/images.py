@@ -39,8 +39,8 @@ def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
         raise BadRequest(f"kernel_arguments: {error}") from None
 
 
-def _room_of(error: EmbedTooBig, what: str) -> BadRequest:
-    return BadRequest(f"{what}: {error.size} bytes are more than the {error.limit} that the image has for them")
+def _room_of(error: EmbedTooBig, subject: str) -> BadRequest:
+    return BadRequest(f"{subject}: {error.size} bytes are more than the {error.limit} that the image has for them")
 
 
 class DiscoveryImages:
@@ -57,7 +57,7 @@ class DiscoveryImages:
         self._lock, self._learning = threading.Lock(), threading.Lock()
 
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
-        """What an infra-env's images are made from, fetched where it is not known yet. Raises BadRequest."""
+        """Return the release for an infra-env's images, fetched if it is not known yet. Raises BadRequest."""
         settings = self._settings()
         try:
             release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
@@ -114,7 +114,7 @@ class DiscoveryImages:
         return liveconfig.ignition(infra_env, self._settings(), self._token, release.images["AGENT_DOCKER_IMAGE"])
 
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
-        """What a minimal image adds to its initrd: static networks, empty without any. Raises PrepareError."""
+        """Return a minimal image's addition to its initrd: static networks, empty without any. Raises PrepareError."""
         return network_archive(liveconfig.network(infra_env))
 
     def network_tar(self, infra_env: InfraEnv) -> bytes:
@@ -150,7 +150,7 @@ class DiscoveryImages:
 
     @staticmethod
     def _key(infra_env: InfraEnv, release: payload.Payload, config: bytes) -> str:
-        """What an infra-env's images are made of. Raises OSError."""
+        """Return a digest of everything that an infra-env's images are made of. Raises OSError."""
         base = release.iso.stat()
         # A minimal image has a URL in it that is signed with the infra-env's key.
         parts = (str(release.iso), base.st_size, base.st_mtime_ns, infra_env.kernel_arguments, infra_env.image_key)

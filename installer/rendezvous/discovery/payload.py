@@ -24,7 +24,7 @@ from installer.rendezvous.store.model import InfraEnv
 
 @dataclass(frozen=True)
 class Contents:
-    """What a release says of itself: its version, and pull specs by environment variable (IMAGE_VARIABLES)."""
+    """A release's own description: its version, and pull specs by environment variable (IMAGE_VARIABLES)."""
 
     version: str
     images: dict[str, str]
@@ -46,7 +46,7 @@ def _own_iso() -> Path | None:
 
 
 def known(settings: Settings) -> Contents | None:
-    """What an earlier run read of the same release."""
+    """Return the contents that an earlier run read of the same release."""
     data = architectures.notes(settings)
     try:
         return Contents(str(data["version"]), dict(data["images"]))
@@ -55,7 +55,7 @@ def known(settings: Settings) -> Contents | None:
 
 
 def cached(settings: Settings, architecture: str | None = None) -> Payload | None:
-    """What an earlier run found for the same release, if the ISO (None: any architecture's) is still there.
+    """Return the payload of the same release that an earlier run found, if the ISO (None: any) still exists.
 
     Raises PrepareError once an ISO that was set by hand is gone.
     """

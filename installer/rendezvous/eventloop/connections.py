@@ -7,28 +7,19 @@ import fcntl
 import socket
 import struct
 import termios
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from installer.rendezvous.eventloop.gate import Gate
 
 # How many connections are looked at for one that is still silent: nearly always it is the oldest.
 LOOKS = 32
 
 
-class Owner(Protocol):
-    """The owner of the connections: makes an HTTP protocol for each, and is told when one ends."""
-
-    protocol: Callable[[], asyncio.Protocol]
-    heads: Deadline
-    stalls: Deadline
-
-    def free_place(self, connection: Connection) -> None:
-        """The connection has ended."""
-
-
 class Connection(asyncio.Protocol):
     """One connection, from being accepted to its end; speaks through the HTTP protocol it is given."""
 
-    def __init__(self, gate: Owner, address: str, sock: socket.socket) -> None:
+    def __init__(self, gate: Gate, address: str, sock: socket.socket) -> None:
         self._gate, self.address, self.sock = gate, address, sock
         self.stranger = True
         # Only the gate has the connection yet, the HTTP server does not.
@@ -105,7 +96,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many connections are waited for."""
+        """The number of connections that are waited for."""
         return len(self._ends)
 
     def begin(self, connection: Connection) -> None:

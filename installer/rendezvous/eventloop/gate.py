@@ -1,4 +1,4 @@
-"""Who is connected: accepts connections, counts them, and ends those that only hold a place.
+"""The gate: accepts connections, counts them, and ends those that only hold a place.
 
 A *stranger* is a connection that has not proven anything yet (no token that was taken, no signed URL). It is *silent*
 until its first byte is there, which costs a file and no more; it then *waits*, unread, until it can be *greeted*: TLS
@@ -58,22 +58,22 @@ class Limits:
 
     @property
     def strangers(self) -> int:
-        """How many may be strangers at a time."""
+        """The most strangers at a time."""
         return max(1, self.in_all // 2)
 
     @property
     def strangers_of_address(self) -> int:
-        """How many of them from one address: all agents of a big cluster come at once after a restart."""
+        """The most strangers from one address: all agents of a big cluster come at once after a restart."""
         return max(1, self.in_all * 5 // 16)
 
     @property
     def greeted(self) -> int:
-        """How many strangers are greeted at a time."""
+        """The most strangers that are greeted at a time."""
         return max(1, self.in_all // 8)
 
     @property
     def greeted_of_address(self) -> int:
-        """How many of them from one address."""
+        """The most strangers from one address that are greeted at a time."""
         return max(1, self.in_all // 32)
 
 
@@ -137,7 +137,7 @@ class Gate:
         if problem is not None and (host or not self._sockets):
             self._close()
             raise problem
-        self._accepting = [asyncio.create_task(self._accept(one)) for one in self._sockets]
+        self._accepting = [asyncio.create_task(self._accept(listening)) for listening in self._sockets]
 
     async def close(self) -> None:
         """Accept nothing more; connections stay."""
@@ -154,8 +154,8 @@ class Gate:
         self.stalls.close()
 
     def _close(self) -> None:
-        for one in self._sockets:
-            one.close()
+        for listening in self._sockets:
+            listening.close()
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -357,15 +357,15 @@ class Gate:
 
 
 def _bound(family: int, kind: int, protocol: int, address: tuple[object, ...]) -> socket.socket:
-    one = socket.socket(family, kind, protocol)
+    listening = socket.socket(family, kind, protocol)
     try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.setblocking(False)
-        one.bind(address)
-        one.listen(BACKLOG)
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.setblocking(False)
+        listening.bind(address)
+        listening.listen(BACKLOG)
     except OSError:
-        one.close()
+        listening.close()
         raise
-    return one
+    return listening

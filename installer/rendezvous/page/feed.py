@@ -71,7 +71,7 @@ async def show(request: web.Request) -> web.StreamResponse:
 
 
 class Picture:
-    """What all viewers see, as encoded messages by name; made again only when the store has changed."""
+    """The page's content for all viewers, as encoded messages by name; made again only when the store has changed."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

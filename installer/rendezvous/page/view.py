@@ -1,4 +1,4 @@
-"""What the page shows of clusters, hosts and events: chosen field by field, so that no secret is among it.
+"""Clusters, hosts and events as the page shows them: chosen field by field, so that no secret is among them.
 
 The API's own documents hold more than a stranger in a lab may read (overrides, proxies with passwords).
 """

@@ -27,7 +27,7 @@ _lock = threading.Lock()
 
 
 def place_of(folder: Path, image: str) -> Path:
-    """Where the program of an image is kept; of an image that is not given by digest, a place of its own each time."""
+    """Return the folder for an image's program: its own each time for an image that is not given by digest."""
     digest = _DIGEST.search(image)
     name = digest[1] if digest else f"{image}\0{secrets.token_hex(8)}"
     return folder / hashlib.sha256(name.encode()).hexdigest()

@@ -88,6 +88,6 @@ def for_host(pointer: bytes, host: Host, source: str, ntp_sources: Sequence[str]
         files.append(_file("/etc/chrony.conf", chrony_conf(ntp_sources)))
     config = merge(config, {"storage": {"files": files}})
     if host.ignition_config_overrides:
-        what = f"ignition overrides of host {host.id}"
-        config = overridden(config, overrides(host.ignition_config_overrides, what), what)
+        source_name = f"ignition overrides of host {host.id}"
+        config = overridden(config, overrides(host.ignition_config_overrides, source_name), source_name)
     return json.dumps(config, separators=(",", ":")).encode()

@@ -158,8 +158,8 @@ def _fencing(cluster: Cluster, hosts: Sequence[Host], roles: Sequence[Role]) -> 
     names |= {"certificate_verification": "certificateVerification", "mac_address": "macAddress"}
     entries = []
     for host, credentials in fenced:
-        who = {} if credentials.get("mac_address") else {"hostName": host.requested_hostname}
-        entries.append(who | {names[key]: value for key, value in credentials.items() if key in names and value})
+        identity = {} if credentials.get("mac_address") else {"hostName": host.requested_hostname}
+        entries.append(identity | {names[key]: value for key, value in credentials.items() if key in names and value})
     return entries
 
 

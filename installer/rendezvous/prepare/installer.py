@@ -18,7 +18,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.common.formats import YamlError
 from installer.files import write_whole
@@ -151,11 +150,11 @@ def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen
 
 
 def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) -> None:
-    what = f"openshift-install {' '.join(args)}"
+    command = f"openshift-install {' '.join(args)}"
     try:
         process = _started([str(binary), *args, "--dir", str(job.work)], env)
     except OSError as error:
-        raise PrepareError(what, str(error)) from error
+        raise PrepareError(command, str(error)) from error
     end = time.monotonic() + COMMAND_TIMEOUT
     with process:
         while True:
@@ -170,10 +169,10 @@ def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) ->
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
                 why = "was stopped: its attempt is over" if over else f"did not end within {COMMAND_TIMEOUT:.0f} s"
-                raise PrepareError(what, why) from None
+                raise PrepareError(command, why) from None
     if process.returncode:
         last = (errors.strip() or output.strip()).splitlines()[-5:]
-        raise PrepareError(what, f"exit code {process.returncode}: {' | '.join(last)}")
+        raise PrepareError(command, f"exit code {process.returncode}: {' | '.join(last)}")
 
 
 def _private(path: Path, content: bytes) -> None:
@@ -188,11 +187,6 @@ def _copy_tls(source: Path | None, target: Path) -> None:
     for name in TLS_FILES:
         if (source / name).is_file():
             _private(target / name, (source / name).read_bytes())
-
-
-def _role_file(host: Host) -> str:
-    role = host.effective_role
-    return (role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER).value
 
 
 def generate(job: Job) -> dict[str, bytes]:
@@ -252,12 +246,12 @@ def _schedule_on_masters(manifest: Path) -> None:
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """What a program needs to run. All else is the administrator's: secrets, and settings of another installer."""
+    """Return the variables that a program needs; all else is secrets and settings of the administrator's."""
     return {name: value for name, value in env.items() if name.upper() in PASSED or name.startswith(("LC_", "XDG_"))}
 
 
 def _own_manifests(cluster: Cluster) -> list[Manifest]:
-    """What the service adds to the user's manifests. Raises PrepareError."""
+    """Return the manifests that the service adds to the user's. Raises PrepareError."""
     try:
         return diskencryption.manifests(cluster)
     except BadRequest as error:
@@ -278,9 +272,8 @@ def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
     # An installed host needs them as much as a live one.
     sources = networks.time_sources(job.cluster, *job.infra_envs)
     for host in job.hosts:
-        role = _role_file(host)
-        pointer = files.get(f"{role}.ign")
-        if pointer is None:
-            raise PrepareError("openshift-install", f"made no {role}.ign")
-        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", sources)
+        source = f"{host.pool}.ign"
+        if source not in files:
+            raise PrepareError("openshift-install", f"made no {source}")
+        files[host.ignition_file] = hostignition.for_host(files[source], host, source, sources)
     return files

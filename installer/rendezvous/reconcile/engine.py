@@ -7,13 +7,13 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Stage
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Severity, Stage
 from installer.assisted.errors import LONGEST, StoreError
 from installer.common.redact import shortened
 from installer.rendezvous import events
@@ -21,8 +21,7 @@ from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.reconcile import facts
 from installer.rendezvous.reconcile import roles as role_rules
 from installer.rendezvous.reconcile.judging import DAY, Judgements, Peers
-from installer.rendezvous.reconcile.pace import Pace
-from installer.rendezvous.reconcile.scratch import Reconciled, Scratch
+from installer.rendezvous.reconcile.pace import MAX_ROUNDS, Pace
 from installer.rendezvous.reconcile.timekeeping import Timekeeper
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -35,14 +34,12 @@ from installer.rendezvous.store.model import Cluster, Host, HostProgress, Prepar
 from installer.rendezvous.validations import host as host_validations
 from installer.rendezvous.validations import machinenetworks
 from installer.rendezvous.validations.cluster import table as cluster_validations
-from installer.rendezvous.validations.cluster import view as clusterview
+from installer.rendezvous.validations.cluster.networks import ClusterView
 from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
 from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements
 from installer.rendezvous.validations.verdict import Verdicts
 
-# A round lets one status change lead to the next; real chains are at most five long.
-MAX_ROUNDS = 8
 # A service whose monitor is so late (s) was stopped together with its machine, and heard nobody.
 STALL = 30.0
 log = logging.getLogger("assisted-service")
@@ -55,6 +52,34 @@ class Triggered:
 
     host: Host
     effects: tuple[Effect, ...]
+
+
+class Reconciled(NamedTuple):
+    """The version of a cluster that was reconciled last, and until when nothing can change by itself."""
+
+    version: int
+    until: datetime
+
+
+class Scratch:
+    """Never stored: it is lost with the process, which costs one round of judging and asking.
+
+    What must outlive the process is a field of the store's model.
+    """
+
+    def __init__(self) -> None:
+        # By (infra-env, host): the version, of its cluster or else its own, for which it was asked everything
+        # (steps.Plan.up_to_date).
+        self.asked: dict[tuple[str, str], int] = {}
+        # Refused registrations that have an event: its name, the caller's address, the reason.
+        self.refused: set[tuple[str, str, str]] = set()
+        # By cluster.
+        self.reconciled: dict[str, Reconciled] = {}
+
+    def forget(self) -> None:
+        """Judge and ask everything anew."""
+        self.asked.clear()
+        self.reconciled.clear()
 
 
 class Engine:
@@ -153,7 +178,7 @@ class Engine:
                 events.make(
                     "host_status_updated",
                     host=host,
-                    severity=events.host_severity(outcome.status),
+                    severity=events.HOST_SEVERITY.get(outcome.status, Severity.INFO),
                     source=host.status.value,
                     target=outcome.status.value,
                     info=text,
@@ -168,11 +193,11 @@ class Engine:
         self.store.put_host(host)
         return host
 
-    def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> Triggered:
+    def trigger(self, host: Host, trigger: host_states.Trigger, **texts: str) -> Triggered:
         """Apply a trigger other than refresh. Raises Conflict or Forbidden when the table does not allow it."""
         view = self.view(host)
         inputs = facts.host_facts(view, host_validations.evaluate(view))
-        outcome = host_states.decide(what, host.status, facts.with_texts(inputs, texts))
+        outcome = host_states.decide(trigger, host.status, facts.with_texts(inputs, texts))
         return Triggered(self.apply(host, outcome), outcome.effects)
 
     def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
@@ -207,13 +232,13 @@ class Engine:
         self.store.put_host(host)
         return host
 
-    def _note_turns(self, what: str, before: Validations, verdicts: Verdicts, **subject: Any) -> None:
+    def _note_turns(self, kind: str, before: Validations, verdicts: Verdicts, **subject: Any) -> None:
         """An event for each validation that fails now and did not, or the other way round."""
         results = before.results()
         for name, verdict in verdicts.items():
             turn = _turn(results.get(name), verdict.result)
             if turn:
-                event = f"{what}_validation_{turn}"
+                event = f"{kind}_validation_{turn}"
                 self.store.add_event(events.make(event, validation=name, props={"message": verdict.message}, **subject))
 
     # roles
@@ -244,13 +269,13 @@ class Engine:
         """Judge the cluster anew and follow its table by one row."""
         hosts = self.store.hosts(cluster_id=cluster.id)
         members = [(host, inventory_of(host)) for host in hosts]
-        view = clusterview.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
+        view = ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
         info = Validations.of(cluster_validations.info_of(verdicts))
-        fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
-        if fresh != cluster:
+        judged = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
+        if judged != cluster:
             self._note_turns("cluster", cluster.validations_info, verdicts, cluster=cluster)
-            cluster = fresh
+            cluster = judged
             self.store.put_cluster(cluster)
         failing = "; ".join(verdict.message for verdict in verdicts.values() if not verdict.is_good)
         results = {name: verdict.result for name, verdict in verdicts.items()}
@@ -259,7 +284,7 @@ class Engine:
     def trigger_cluster(
         self,
         cluster: Cluster,
-        what: cluster_states.Trigger,
+        trigger: cluster_states.Trigger,
         results: Mapping[str, Result] | None = None,
         failing: str = "",
         *,
@@ -270,7 +295,7 @@ class Engine:
         inputs = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
         if reason is not None:
             inputs = facts.with_texts(inputs, {"reason": reason})
-        outcome = cluster_states.decide(what, cluster.status, inputs)
+        outcome = cluster_states.decide(trigger, cluster.status, inputs)
         stamp = to_text(self.clock())
         if outcome.info is None or (not outcome.changed and outcome.info == cluster.status_info):
             return cluster
@@ -282,7 +307,7 @@ class Engine:
                     cluster=cluster,
                     target=outcome.status.value,
                     info=detail,
-                    severity=events.cluster_severity(outcome.status),
+                    severity=events.CLUSTER_SEVERITY.get(outcome.status, Severity.INFO),
                 )
             )
             if cluster.status is ClusterStatus.PREPARING and outcome.status in cluster_states.PRE:

@@ -1,4 +1,4 @@
-"""What the state tables look at, gathered from hosts, cluster, verdicts and the clock. Pure functions."""
+"""Facts for the state tables, gathered from hosts, cluster, verdicts and the clock. Pure functions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _preparation(view: HostView, verdicts: Verdicts) -> tuple[Result, Result]:
 
 
 def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
-    """What the host's table needs to know."""
+    """Gather the facts for the host's table."""
     host, at, settings = view.host, view.at, view.settings
     stage = host.progress.current_stage
     is_sno = view.joined is not None and view.joined.is_sno
@@ -116,7 +116,7 @@ def cluster_facts(
     settings: Settings,
     at: datetime,
 ) -> cluster_states.ClusterFacts:
-    """What the cluster's table needs to know."""
+    """Gather the facts for the cluster's table."""
     attention = [
         f"{hostname_of(host, None) or host.id}: {host.status_info}" for host in hosts if host.status in NEEDS_ATTENTION
     ]
@@ -147,16 +147,6 @@ def progress(cluster: Cluster, hosts: Sequence[Host]) -> ClusterProgress:
     )
 
 
-def _cluster_limits(cluster: Cluster, settings: Settings) -> Sequence[tuple[str | None, float]]:
-    """(since when, seconds) of what time alone may change of the cluster itself."""
-    defaults = cluster_states.ClusterFacts()
-    return {
-        ClusterStatus.PREPARING: [(cluster.status_updated_at, settings.prepare_cluster)],
-        ClusterStatus.INSTALLING: [(cluster.status_updated_at, defaults.installing_timeout)],
-        ClusterStatus.FINALIZING: [(cluster.status_updated_at, defaults.finalizing_timeout)],
-    }.get(cluster.status, [])
-
-
 def _host_limits(host: Host, cluster: Cluster, settings: Settings) -> Iterator[tuple[str | None, float]]:
     by_status = {
         HostStatus.PREPARING: settings.prepare_host,
@@ -173,7 +163,15 @@ def _host_limits(host: Host, cluster: Cluster, settings: Settings) -> Iterator[t
 
 def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> float:
     """Seconds from ``at`` until time alone may change the cluster's state; infinite when it cannot."""
-    return _next([limit - age(since, at) for since, limit in _cluster_limits(cluster, settings) if since])
+    defaults = cluster_states.ClusterFacts()
+    limits = {
+        ClusterStatus.PREPARING: settings.prepare_cluster,
+        ClusterStatus.INSTALLING: defaults.installing_timeout,
+        ClusterStatus.FINALIZING: defaults.finalizing_timeout,
+    }
+    if cluster.status not in limits or not cluster.status_updated_at:
+        return _next([])
+    return _next([limits[cluster.status] - age(cluster.status_updated_at, at)])
 
 
 def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, *, service_since: datetime) -> float:

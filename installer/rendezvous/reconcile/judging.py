@@ -1,4 +1,4 @@
-"""What each host was judged by, so that only those are judged anew for which something has changed."""
+"""Judgements and the basis of each: a host is judged anew only after something of its basis has changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Peers:
-    """What the hosts of a cluster are judged by in one round, besides themselves."""
+    """The basis that a cluster's hosts share in one round."""
 
     cluster: Cluster
     members: Members
@@ -87,7 +87,7 @@ class Judgements:
         return cached[1]
 
     def peers(self, cluster: Cluster, settings: Settings) -> Peers:
-        """What this round's judgements are made by."""
+        """Return the shared basis of this round's judgements."""
         # The results of judging are no part of its basis.
         plain = replace(
             cluster,
@@ -135,6 +135,6 @@ class Judgements:
         self._judged[(host.infra_env_id, host.id)] = _Judgement(self._basis(host, peers), until)
 
     def until(self, host: Host) -> datetime | None:
-        """When time alone may change this host; None when it was not judged."""
+        """Return the time at which this host may change by itself; None when it was not judged."""
         judged = self._judged.get((host.infra_env_id, host.id))
         return judged.until if judged else None

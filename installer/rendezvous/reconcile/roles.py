@@ -1,4 +1,4 @@
-"""Who becomes what: suggested roles and the bootstrap host (installer.md §5.8)."""
+"""Suggested roles and the bootstrap host (installer.md §5.8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Member = tuple[Host, Inventory]
 
 
 def weight(inventory: Inventory) -> float:
-    """How much a host has beyond the least: (cpu-4) + 0.1 (GiB-16) + 0.004 (GiB of eligible disks-100).
+    """Weigh a host's surplus over the least: (cpu-4) + 0.1 (GiB-16) + 0.004 (GiB of eligible disks-100).
 
     Whole GiB of memory that can be used and of each disk, as upstream's SortHosts (internal/host/monitor.go).
     """

@@ -78,7 +78,7 @@ class Timekeeper:
         self._slewed = 0.0
 
     def resume(self) -> None:
-        """What happened to the clock since the store's last service?"""
+        """Make up for changes of the clock since the store's last service."""
         try:
             self._move(self._missed(), 0.0)
         except StoreError as error:

@@ -1,1 +1,1 @@
-"""What users and agents do to clusters, hosts and infra-envs."""
+"""Operations on clusters, hosts and infra-envs, for users and agents."""

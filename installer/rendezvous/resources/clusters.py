@@ -1,11 +1,11 @@
-"""What users do to clusters: register, change, install, cancel (installer.md §5.1, §5.3)."""
+"""Users' operations on clusters: register, change, install, cancel (installer.md §5.1, §5.3)."""
 
 from __future__ import annotations
 
 import logging
 import re
 import uuid
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
@@ -17,10 +17,10 @@ from installer.common.formats import jsontext
 from installer.common.redact import redact, shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
-from installer.rendezvous.prepare import diskencryption, metadata
+from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import hosts, networking, platforms, releases
+from installer.rendezvous.resources import networking, platforms, releases
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.clusters import (
     ClusterNetworkParams,
@@ -55,8 +55,6 @@ PLAIN = (
 )
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-# Operators that upstream knows: a validation says of each that this service cannot install it. Other names are refused.
-OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
 # Fields of the specification that this service does not support: taken when empty, refused when they ask for something.
 NOT_OFFERED = ("ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
 
@@ -94,7 +92,7 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
         if key in changes:
             changes[key] = [{"ip": values.canonical(item.get("ip", ""))} for item in changes[key]]
     networks = _networks(params)
-    values.check_cluster(changes, networks, OPERATORS)
+    values.check_cluster(changes, networks)
     changes.update(networks)
     if "name" in changes and not CLUSTER_NAME.fullmatch(changes["name"]):
         raise BadRequest(f"name {changes['name']!r} must match {CLUSTER_NAME.pattern} and have at most 54 characters")
@@ -146,20 +144,6 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
         engine.store.add_event(events.make("cluster_registration_succeeded", cluster=cluster, name=cluster.name))
         engine.reconcile(cluster.id)
     return engine.store.cluster(cluster.id)
-
-
-#: Credentials may also be read while they are made anew, and when an earlier attempt has made them.
-WITH_CREDENTIALS = cluster_states.WITH_FILES | {ClusterStatus.READY, ClusterStatus.PREPARING}
-
-
-def check_files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_states.WITH_FILES) -> None:
-    """Raise Conflict unless the cluster's files have been made."""
-    if cluster.status not in allowed:
-        states = ", ".join(sorted(allowed))
-        raise Conflict(
-            f"cluster {cluster.id} is in {cluster.status} state, files can be downloaded only when status is one of: "
-            f"{states}"
-        )
 
 
 def check_editable(cluster: Cluster) -> None:
@@ -237,20 +221,20 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
-def _ids(text: str | None, existing: Set[str], not_ignorable: Set[str], what: str) -> ValidationIds:
+def _ids(text: str | None, existing: Set[str], not_ignorable: Set[str], field: str) -> ValidationIds:
     if not text:
         return ValidationIds()
     try:
         ids = jsontext.parsed(text)
     except ValueError as error:
-        raise BadRequest(f"{what} is not JSON: {error}") from None
+        raise BadRequest(f"{field} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
-        raise BadRequest(f"{what} must be a JSON list of names")
+        raise BadRequest(f"{field} must be a JSON list of names")
     for name in ids:
         if name != "all" and name not in existing:
-            raise BadRequest(f"{what}: there is no validation {name!r}")
+            raise BadRequest(f"{field}: there is no validation {name!r}")
         if name in not_ignorable:
-            raise BadRequest(f"{what}: validation {name} cannot be ignored")
+            raise BadRequest(f"{field}: validation {name} cannot be ignored")
     return ValidationIds.of(ids)
 
 
@@ -320,6 +304,19 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
     return engine.store.cluster(cluster_id)
 
 
+class _Metadata(msgspec.Struct, frozen=True, rename={"cluster_id": "clusterID"}):
+    cluster_id: str = ""
+
+
+def _id_in_metadata(files: Mapping[str, bytes]) -> str:
+    """The cluster's id (a UUID) in openshift-install's metadata.json, empty without one."""
+    try:
+        return msgspec.json.decode(files.get("metadata.json", b"{}"), type=_Metadata).cluster_id
+    except msgspec.DecodeError as error:
+        log.warning("metadata.json: %s", error)
+        return ""
+
+
 def finish_preparation(
     engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, *, reason: str
 ) -> bool:
@@ -337,7 +334,7 @@ def finish_preparation(
             engine.store.put_file(cluster_id, name, content)
         status = PreparationStatus.FAILED if files is None else PreparationStatus.SUCCESS
         cluster = replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason)))
-        engine.store.put_cluster(replace(cluster, openshift_cluster_id=metadata.cluster_id(files or {})))
+        engine.store.put_cluster(replace(cluster, openshift_cluster_id=_id_in_metadata(files or {})))
         engine.reconcile(cluster_id)
     return True
 
@@ -366,7 +363,7 @@ def cancel(engine: Engine, cluster_id: str) -> Cluster:
     with engine.store.change():
         cluster = engine.trigger_cluster(engine.store.cluster(cluster_id), T.CANCEL)
         for host in engine.store.hosts(cluster_id=cluster_id):
-            hosts.cancel(engine, host)
+            engine.trigger(host, host_states.Trigger.CANCEL)
         engine.store.add_event(events.make("cluster_installation_canceled", cluster=cluster))
         return engine.reconcile(cluster_id)
 
@@ -379,7 +376,7 @@ def reset(engine: Engine, cluster_id: str) -> Cluster:
         engine.store.put_cluster(replace(cluster, openshift_cluster_id=""))
         engine.store.delete_files(cluster_id)
         for host in engine.store.hosts(cluster_id=cluster_id):
-            hosts.reset(engine, host)
+            engine.trigger(host, host_states.Trigger.RESET)
         engine.store.add_event(events.make("cluster_installation_reset", cluster=cluster))
         return engine.reconcile(cluster_id)
 
@@ -403,6 +400,6 @@ def set_ui_settings(engine: Engine, cluster_id: str, text: str) -> None:
 
 
 def reconcile_soon(engine: Engine, cluster_id: str) -> None:
-    """The monitor's look at a cluster: time alone may change a state."""
+    """Judge a cluster because of the time alone, now or, if it is big and much is going on, later."""
     with engine.store.change():
         engine.reconcile_soon(cluster_id)

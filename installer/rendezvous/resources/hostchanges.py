@@ -1,4 +1,4 @@
-"""What users change of hosts: role, name, disks, labels, arguments, Ignition (installer.md §5.1)."""
+"""Users' changes of hosts: role, name, disks, labels, arguments, Ignition (installer.md §5.1)."""
 
 from __future__ import annotations
 

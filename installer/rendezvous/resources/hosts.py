@@ -1,9 +1,9 @@
-"""What agents do to hosts, and what becomes of them: register, poll, progress, bind, remove (installer.md §5)."""
+"""Operations on hosts: register, poll, progress, bind, remove (installer.md §5)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.documents import DisksInfo, ImagesStatus
-from installer.rendezvous.store.model import Host, HostProgress
+from installer.rendezvous.store.model import Cluster, Host, HostProgress
 from installer.rendezvous.validations import disks
 
 replace = msgspec.structs.replace
@@ -143,14 +143,13 @@ def next_steps(
 
 def _may_change_verdicts(engine: Engine, before: Host, after: Host) -> bool:
     """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
-    if before.discovery_agent_version != after.discovery_agent_version:
-        return True
-    if before.rival != after.rival:
-        return True
-    away = (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
-    if before.status in away or not engine.view(before).connected:
-        return True
-    return before.clock_gap != after.clock_gap
+    return (
+        before.discovery_agent_version != after.discovery_agent_version
+        or before.rival != after.rival
+        or before.clock_gap != after.clock_gap
+        or before.status in (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
+        or not engine.view(before).connected
+    )
 
 
 def _gap(kept: float | None, measured: float, limit: float) -> float:
@@ -224,23 +223,10 @@ def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:
             engine.reconcile(host.cluster_id)
 
 
-def reconcile_unbound(engine: Engine, host: Host) -> None:
-    """The monitor's look at a host without a cluster."""
-    with engine.store.change():
-        engine.reconcile_host(host)
-
-
-RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
-    HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED: lambda host: replace(
-        host,
-        disks_info=DisksInfo(),
-        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
-    ),
-    HostValidation.CONTAINER_IMAGES_AVAILABLE: lambda host: replace(
-        host,
-        images_status=ImagesStatus(),
-        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
-    ),
+#: The step that measures for a validation, and what is kept of it.
+RESETTABLE: Mapping[str, tuple[StepType, dict[str, Any]]] = {
+    HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED: (StepType.DISK_SPEED, {"disks_info": DisksInfo()}),
+    HostValidation.CONTAINER_IMAGES_AVAILABLE: (StepType.IMAGES, {"images_status": ImagesStatus()}),
 }
 
 
@@ -252,7 +238,9 @@ def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation
             raise BadRequest(f"validation {validation!r} cannot be reset, only {', '.join(RESETTABLE)} can")
         if host.status in host_states.INSTALLING:
             raise Conflict(f"host is in status {host.status}: nothing is measured any more")
-        engine.store.put_host(RESETTABLE[validation](host))
+        step, unmeasured = RESETTABLE[validation]
+        sent = {key: value for key, value in host.sent_steps.items() if key != step}
+        engine.store.put_host(replace(host, **unmeasured, sent_steps=sent))
         engine.reconcile_host(host)
     return engine.store.host(infra_env_id, host_id)
 
@@ -290,11 +278,18 @@ def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
     return engine.store.host(infra_env_id, host_id)
 
 
-def ignition_name(host: Host) -> str:
-    """The name of the file that a host's Ignition config is kept under."""
-    role = host.effective_role
-    pool = role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER
-    return f"{pool}-{host.id}.ign"
+#: Credentials may also be read while they are made anew, and when an earlier attempt has made them.
+WITH_CREDENTIALS = cluster_states.WITH_FILES | {ClusterStatus.READY, ClusterStatus.PREPARING}
+
+
+def check_files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_states.WITH_FILES) -> None:
+    """Raise Conflict unless the cluster's files have been made."""
+    if cluster.status not in allowed:
+        states = ", ".join(sorted(allowed))
+        raise Conflict(
+            f"cluster {cluster.id} is in {cluster.status} state, files can be downloaded only when status is one of: "
+            f"{states}"
+        )
 
 
 def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
@@ -302,21 +297,11 @@ def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
     host = engine.store.host(infra_env_id, host_id)
     if not host.cluster_id:
         raise Conflict(f"host {host_id} belongs to no cluster: it has no Ignition config")
-    status = engine.store.cluster(host.cluster_id).status
-    if status not in cluster_states.WITH_FILES:
-        states = ", ".join(sorted(cluster_states.WITH_FILES))
-        raise Conflict(
-            f"cluster {host.cluster_id} is in {status} state, files can be downloaded only when status is one of: "
-            f"{states}"
-        )
-    return engine.store.file(host.cluster_id, ignition_name(host))
+    check_files_made(engine.store.cluster(host.cluster_id))
+    return engine.store.file(host.cluster_id, host.ignition_file)
 
 
-def reset(engine: Engine, host: Host) -> Host:
-    """ResetHost within a change."""
-    return engine.trigger(host, T.RESET).host
-
-
-def cancel(engine: Engine, host: Host) -> Host:
-    """CancelInstallation within a change."""
-    return engine.trigger(host, T.CANCEL).host
+def reconcile(engine: Engine, host: Host) -> None:
+    """Judge a host because of the time alone."""
+    with engine.store.change():
+        engine.reconcile_host(host)

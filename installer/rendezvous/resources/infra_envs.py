@@ -1,4 +1,4 @@
-"""What users do to infra-envs: register, change, remove (installer.md §5.1)."""
+"""Users' operations on infra-envs: register, change, remove (installer.md §5.1)."""
 
 from __future__ import annotations
 

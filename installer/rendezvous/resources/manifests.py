@@ -53,9 +53,14 @@ def put(
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         clusters.check_editable(cluster)
-        there = engine.store.manifests(cluster_id)
-        existing = next((m for m in there if (m.folder, m.file_name) == (folder, name)), None)
-        _check_distinct([m for m in there if m is not existing], new_folder, new_name)
+        stored = engine.store.manifests(cluster_id)
+        existing = next((m for m in stored if (m.folder, m.file_name) == (folder, name)), None)
+        # The bootstrap host puts both folders into one.
+        if any(m.file_name == new_name and m.folder != new_folder for m in stored if m is not existing):
+            raise BadRequest(
+                f"manifest file {new_name} in folder {new_folder} cannot be uploaded as it is not distinct between "
+                "{manifest, openshift} folders"
+            )
         if replacing and existing is None:
             raise NotFound(f"manifest {folder}/{name} does not exist")
         try:
@@ -67,7 +72,7 @@ def put(
         if not (checked and encoded):
             check_content(new_name, content)
         if replacing and (new_folder, new_name) != (folder, name):
-            if any((m.folder, m.file_name) == (new_folder, new_name) for m in there):
+            if any((m.folder, m.file_name) == (new_folder, new_name) for m in stored):
                 raise Conflict(f"manifest {new_folder}/{new_name} exists already")
             engine.store.delete_manifest(cluster_id, folder, name)
         manifest = Manifest(folder=new_folder, file_name=new_name, content=content)
@@ -103,15 +108,6 @@ def check_content(name: str, content: bytes) -> None:
     except ValueError as error:
         form = "a valid patch" if is_patch else "valid YAML or JSON"
         raise BadRequest(f"manifest {name} is not {form}: {error}") from None
-
-
-def _check_distinct(others: list[Manifest], folder: str, name: str) -> None:
-    """Raise BadRequest for a name that the other folder has too: the bootstrap host puts both into one."""
-    if any(other.file_name == name and other.folder != folder for other in others):
-        raise BadRequest(
-            f"manifest file {name} in folder {folder} cannot be uploaded as it is not distinct between "
-            "{manifest, openshift} folders"
-        )
 
 
 def _check_name(folder: str, name: str) -> None:

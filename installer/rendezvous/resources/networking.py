@@ -88,13 +88,13 @@ def _check_same_family_first(networks: Networks) -> None:
             )
 
 
-def _check_one_of_each_family(values: Sequence[str], what: str, unit: str) -> None:
+def _check_one_of_each_family(values: Sequence[str], kind: str, unit: str) -> None:
     """Raise BadRequest unless a list is of two networks, one of each family."""
     if len(values) != 2:
-        raise BadRequest(f"Expected 2 {what}, found {len(values)}")
+        raise BadRequest(f"Expected 2 {kind}, found {len(values)}")
     for family in (4, 6):
         if family not in _families(values):
-            raise BadRequest(f"dual-stack {what} must include exactly one IPv{family} {unit}")
+            raise BadRequest(f"dual-stack {kind} must include exactly one IPv{family} {unit}")
 
 
 def _check_vips(networks: Networks) -> None:
@@ -135,7 +135,7 @@ def _check_no_vips(networks: Networks) -> None:
 
 
 def _problem_in(vip: str, name: str, cidr: str) -> str:
-    """Why the virtual address cannot be one of this network; empty if it can."""
+    """Return the reason why the virtual address cannot be in this network; empty if it can."""
     network, address = network_of(cidr), address_of(vip) if vip else None
     if address is None or address.version != network.version or address not in network:
         return f"{name} <{vip}> does not belong to machine-network-cidr <{cidr}>"
@@ -177,7 +177,7 @@ def check_registration(networks: Networks, defaults: Networks, *, user_managed: 
 def consequences(
     cluster: Cluster, changes: dict[str, Any], inventories: Sequence[Inventory], *, user_managed: bool, named: bool
 ) -> dict[str, Any]:
-    """What follows from a change for networks and virtual addresses, as fields of the store. Raises BadRequest.
+    """Return what a change means for networks and virtual addresses, as fields of the store. Raises BadRequest.
 
     ``user_managed``: after the change; ``named``: it asks for that by name, not by a platform that has it so.
     """
@@ -265,16 +265,16 @@ def _normal(networks: Iterable[tuple[str, int]]) -> list[tuple[Net, int]]:
     return [(network_of(cidr), prefix) for cidr, prefix in networks]
 
 
-def _check_subnet(cidr: str, bits: int, what: str) -> None:
+def _check_subnet(cidr: str, bits: int, kind: str) -> None:
     network = network_of(cidr)
     longest = network.max_prefixlen - bits
     if not 1 <= network.prefixlen <= longest:
         raise BadRequest(
-            f"{what} {cidr}: Address mask size must be between 1 to {longest} and must include at least {1 << bits} "
+            f"{kind} {cidr}: Address mask size must be between 1 to {longest} and must include at least {1 << bits} "
             "addresses"
         )
     if network.network_address.is_unspecified:
-        raise BadRequest(f"{what} {cidr}: it is no network of its own: its address is unspecified")
+        raise BadRequest(f"{kind} {cidr}: it is no network of its own: its address is unspecified")
 
 
 def _check_room(cidr: str, prefix: int, hosts: int) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster may ask of the release that this service installs: its version, its architectures.
+"""Limits that the release sets to a cluster: its version, its architectures.
 
 Upstream's service chooses among release images by version and architecture; this one has one image. Its version is
 known where the service was started with it (RELEASE_IMAGES), or has read it (discovery/payload.py); a service without

@@ -1,62 +1,58 @@
-"""What an agent's answer to each step changes (installer.md §5.5, §6.3): a table of small functions."""
+"""Agents' answers to steps, and the change that each brings (installer.md §5.5, §6.3): a table of small functions."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, ImageResult, MediaStatus, Severity, StepType
 from installer.assisted.errors import BadRequest, Conflict
+from installer.common.formats import jsontext
 from installer.common.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import to_text
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import outputs
 from installer.rendezvous.resources.requests.hosts import StepReply
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import PRE_INSTALL, UNBOUND
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.documents import (
-    ApiVip,
     ApiVipConnectivity,
     DiskInfo,
     DisksInfo,
     DiskSpeed,
+    Document,
     FreeAddresses,
     FreeNetwork,
     HostInventory,
     Image,
     ImagesStatus,
     NameResolutions,
-    Resolutions,
-    Tang,
+    NtpSource,
+    Report,
     TangConnectivity,
     TimeSources,
-    VerifiedVip,
     VerifiedVips,
 )
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Host, Machine
 from installer.rendezvous.validations import disks, hardware
+from installer.rendezvous.validations.networks import network_of
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = StepType
+P = TypeVar("P")
+Handler = Callable[[Engine, Host, str], Host]
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
 # An agent that is asked for one of these again while it runs ends the second at once, silently.
 SILENT_WHILE_RUNNING = frozenset({T.DISK_SPEED, T.IMAGES})
-# Steps whose answers are read before anything else.
-SHAPES: Mapping[StepType, type[object]] = {
-    T.DISK_SPEED: outputs.DiskSpeed,
-    T.IMAGES: outputs.Images,
-    T.DHCP: dict,
-    T.UPGRADE: dict,
-}
 # Interfaces that may carry a cluster, as upstream's service keeps them (internal/host/host.go); agents of old say no
 # type. Hosts that are containers have veth and nothing else.
 CARRIERS = frozenset({"", "physical", "vlan", "bond", "veth"})
@@ -64,11 +60,68 @@ CARRIERS = frozenset({"", "physical", "vlan", "bond", "veth"})
 ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
 
+class _NtpSources(Report, frozen=True, gc=False):
+    """The output of ntp-synchronizer."""
+
+    ntp_sources: list[NtpSource] | None = None
+
+
+class _DiskSpeed(Report, frozen=True, gc=False):
+    """The output of installation-disk-speed-check: the worst synced write, ms."""
+
+    path: str = ""
+    io_sync_duration: int = 0
+
+
+class _Images(Report, frozen=True, gc=False):
+    """The output of container-image-availability."""
+
+    images: list[Image] | None = None
+
+
+def _read(output: str, step: str, kind: type[P]) -> tuple[P, Any]:
+    """Return a step's output as a struct, and as it was sent. Raises BadRequest."""
+    try:
+        value = jsontext.parsed(output)
+    except ValueError:
+        value = None
+    if value is None:
+        raise BadRequest(f"the output of step {step} is not JSON")
+    try:
+        return msgspec.convert(value, kind), value
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"the output of step {step} cannot be understood: {jsontext.in_words(error, 'it')}") from None
+
+
+def _unreadable(document: str, error: msgspec.MsgspecError) -> BadRequest:
+    """The BadRequest for a document that the store cannot decode."""
+    words = jsontext.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
+    return BadRequest(f"{document} cannot be read: {words}")
+
+
+def _check_networks(networks: list[FreeNetwork], step: str) -> None:
+    """Raise BadRequest for a text that is not a network."""
+    for index, item in enumerate(networks):
+        try:
+            network_of(item.network or "0.0.0.0/0")
+        except ValueError as error:
+            raise BadRequest(f"the output of step {step} cannot be understood: [{index}].network: {error}") from None
+
+
+# Steps whose answers are read before anything else.
+SHAPES: Mapping[StepType, type[object]] = {
+    T.DISK_SPEED: _DiskSpeed,
+    T.IMAGES: _Images,
+    T.DHCP: dict,
+    T.UPGRADE: dict,
+}
+
+
 def _inventory(engine: Engine, host: Host, output: str) -> Host:
     try:
         inventory = inv.decode(output)
     except msgspec.MsgspecError as error:
-        raise outputs.unreadable("the inventory", error) from None
+        raise _unreadable("the inventory", error) from None
     if host.status not in ACCEPTS_INVENTORY:
         # Refused, not ignored: an agent does not send again what was accepted.
         raise Conflict(f"host is in status {host.status}: its inventory is not taken")
@@ -103,7 +156,7 @@ def _sent_by(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
 
 
 def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
-    """What a user or a hint chose stays, whatever is found: has-min-valid-disks tells when it cannot be installed on.
+    """Keep the disk that a user or a hint chose, even if unfit: has-min-valid-disks tells of that.
 
     The service's own choice stays while it can be installed on; otherwise it is made anew, with an event.
     """
@@ -136,40 +189,30 @@ def _connectivity(engine: Engine, host: Host, output: str) -> Host:
             raise msgspec.DecodeError("it is empty")
         return replace(host, connectivity=Connectivity.received(output))
     except msgspec.MsgspecError as error:
-        raise outputs.unreadable("the connectivity report", error) from None
+        raise _unreadable("the connectivity report", error) from None
 
 
 def _ntp(engine: Engine, host: Host, output: str) -> Host:
-    answer, sent = outputs.read(output, T.NTP, outputs.NtpSources)
+    answer, sent = _read(output, T.NTP, _NtpSources)
     text = json.dumps(sent.get("ntp_sources") or [])
     return replace(host, ntp_sources=TimeSources(text, answer.ntp_sources or []))
 
 
-def _domains(engine: Engine, host: Host, output: str) -> Host:
-    answer, _ = outputs.read(output, T.DOMAINS, Resolutions)
-    return replace(host, domain_name_resolutions=NameResolutions(output, answer))
-
-
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
-    answer, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
-    outputs.check_networks(answer, T.FREE_ADDRESSES)
+    answer, _ = _read(output, T.FREE_ADDRESSES, list[FreeNetwork])
+    _check_networks(answer, T.FREE_ADDRESSES)
     # Big clusters have thousands of these texts, which few read: they are decoded only when somebody asks.
     return replace(host, free_addresses=FreeAddresses(output))
 
 
-def _vips(engine: Engine, host: Host, output: str) -> Host:
-    answer, _ = outputs.read(output, T.VERIFY_VIPS, list[VerifiedVip])
-    return replace(host, verified_vips=VerifiedVips(output, answer))
+def _keeping(step: StepType, field: str, document: type[Document[Any]]) -> Handler:
+    """Make the handler that keeps a step's whole answer in a field of the host, if it has the document's shape."""
 
+    def keep(engine: Engine, host: Host, output: str) -> Host:
+        answer, _ = _read(output, step, document.kind)
+        return replace(host, **{field: document(output, answer)})
 
-def _tang(engine: Engine, host: Host, output: str) -> Host:
-    answer, _ = outputs.read(output, T.TANG, Tang)
-    return replace(host, tang_connectivity=TangConnectivity(output, answer))
-
-
-def _api_vip(engine: Engine, host: Host, output: str) -> Host:
-    answer, _ = outputs.read(output, T.API_VIP, ApiVip)
-    return replace(host, api_vip_connectivity=ApiVipConnectivity(output, answer))
+    return keep
 
 
 def _set_speed(engine: Engine, host: Host, path: str, speed: DiskSpeed) -> Host:
@@ -178,7 +221,7 @@ def _set_speed(engine: Engine, host: Host, path: str, speed: DiskSpeed) -> Host:
 
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
-    answer, _ = outputs.read(output, T.DISK_SPEED, outputs.DiskSpeed)
+    answer, _ = _read(output, T.DISK_SPEED, _DiskSpeed)
     path, duration = answer.path, answer.io_sync_duration
     needed = engine.view(host).needs().disk_speed_ms
     # 0 means that there is no threshold, as for the check itself.
@@ -190,7 +233,7 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _images(engine: Engine, host: Host, output: str) -> Host:
-    answer, sent = outputs.read(output, T.IMAGES, outputs.Images)
+    answer, sent = _read(output, T.IMAGES, _Images)
     for image in answer.images or []:
         good = image.result == ImageResult.SUCCESS
         size, seconds = image.size_bytes or 0.0, image.time or 0.0
@@ -209,7 +252,7 @@ def _images(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _images_named(engine: Engine, host: Host, output: str) -> Host | None:
-    """What a check that failed says of each image, as upstream's does with exit code 2; None when it says nothing."""
+    """Take a failed check's report of each image, as upstream's has with exit code 2; None without a report."""
     try:
         judged = _images(engine, host, output)
     except BadRequest:
@@ -221,15 +264,15 @@ def _ignore(engine: Engine, host: Host, output: str) -> Host:
     return host
 
 
-HANDLERS: Mapping[StepType, Callable[[Engine, Host, str], Host]] = {
+HANDLERS: Mapping[StepType, Handler] = {
     T.INVENTORY: _inventory,
     T.CONNECTIVITY: _connectivity,
     T.NTP: _ntp,
-    T.DOMAINS: _domains,
+    T.DOMAINS: _keeping(T.DOMAINS, "domain_name_resolutions", NameResolutions),
     T.FREE_ADDRESSES: _free_addresses,
-    T.VERIFY_VIPS: _vips,
-    T.TANG: _tang,
-    T.API_VIP: _api_vip,
+    T.VERIFY_VIPS: _keeping(T.VERIFY_VIPS, "verified_vips", VerifiedVips),
+    T.TANG: _keeping(T.TANG, "tang_connectivity", TangConnectivity),
+    T.API_VIP: _keeping(T.API_VIP, "api_vip_connectivity", ApiVipConnectivity),
     T.DISK_SPEED: _disk_speed,
     T.IMAGES: _images,
 }
@@ -249,8 +292,8 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
     if kind is T.INSTALL:
         engine.store.put_host(host)
         if host.status in host_states.INSTALLING:
-            what = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
-            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{what}: {reason}").host
+            failure = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
+            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{failure}: {reason}").host
         return host
     if kind is T.DISK_SPEED:
         path = host.installation_disk_path
@@ -279,7 +322,7 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
         return  # null is a Go program's empty list: there is nothing to report
     if not reply.exit_code and (reply.output or kind not in SILENT_WHILE_RUNNING) and kind in SHAPES:
         # Late answers too: a malformed one is its sender's error.
-        outputs.read(reply.output or "", kind, SHAPES[kind])
+        _read(reply.output or "", kind, SHAPES[kind])
     if not _is_late(engine, infra_env_id, host_id, kind, step_id=reply.step_id or ""):
         _apply(
             engine,

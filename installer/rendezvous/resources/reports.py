@@ -1,4 +1,4 @@
-"""What a cluster's own programs report of its installation: stages, operators, logs, certificates, events (§5.7)."""
+"""Reports of a cluster's own programs on its installation: stages, operators, logs, certificates, events (§5.7)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ H = HostStatus
 
 
 class Trigger(StrEnum):
-    """What can happen to a cluster."""
+    """Events in the life of a cluster."""
 
     REFRESH = "RefreshStatus"
     INSTALL = "PrepareForInstallation"
@@ -191,7 +191,7 @@ TABLE: tuple[Row, ...] = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a cluster goes; ``info`` None means that the old text stays."""
+    """A cluster's next status; ``info`` None means that the old text stays."""
 
     status: ClusterStatus
     info: str | None

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
 from installer.assisted.errors import Conflict, Forbidden
+from installer.assisted.validation_ids import OPERATORS, of_operator
 from installer.assisted.validation_ids import HostValidation as V
 from installer.rendezvous.states.table import Guard, filled
 
@@ -20,7 +21,7 @@ C = ClusterStatus
 
 
 class Trigger(StrEnum):
-    """What can happen to a host."""
+    """Events in the life of a host."""
 
     REGISTER = "RegisterHost"
     REFRESH = "RefreshHost"
@@ -73,16 +74,6 @@ MIN_UNBOUND = (
     V.HAS_MIN_VALID_DISKS,
     V.INVENTORY_NOT_FULLY_TRUNCATED,
 )
-OPERATORS = tuple(
-    V(f"{name}-requirements-satisfied")
-    for name in (
-        *("lso", "ocs", "odf", "lvm", "mce", "mtv", "osc", "cnv", "node-feature-discovery", "nvidia-gpu"),
-        *("pipelines", "servicemesh", "serverless", "openshift-ai", "authorino", "nmstate", "amd-gpu", "kmm"),
-        *("node-healthcheck", "self-node-remediation", "fence-agents-remediation", "node-maintenance"),
-        *("kube-descheduler", "cluster-observability", "numa-resources", "oadp", "metallb", "loki"),
-        "openshift-logging",
-    )
-)
 SUFFICIENT = (
     V.HAS_MEMORY_FOR_ROLE,
     V.HAS_CPU_CORES_FOR_ROLE,
@@ -91,7 +82,7 @@ SUFFICIENT = (
     V.HOSTNAME_VALID,
     V.IGNITION_DOWNLOADABLE,
     V.BELONGS_TO_MAJORITY_GROUP,
-    *OPERATORS,
+    *map(of_operator, OPERATORS),
     V.SUFFICIENT_NETWORK_LATENCY_REQUIREMENT_FOR_ROLE,
     V.SUFFICIENT_PACKET_LOSS_REQUIREMENT_FOR_ROLE,
     V.HAS_DEFAULT_ROUTE,
@@ -111,7 +102,7 @@ SUFFICIENT = (
 )
 
 
-def _all_good(names: tuple[V, ...]) -> Callable[[HostFacts], bool]:
+def _all_good(names: tuple[str, ...]) -> Callable[[HostFacts], bool]:
     return lambda facts: all(facts.validations.get(name, Result.PENDING) in GOOD for name in names)
 
 
@@ -147,7 +138,7 @@ STAGE_DONE = HostGuard(lambda f: f.stage is Stage.DONE)
 
 
 class Effect(StrEnum):
-    """What the service does besides changing the status."""
+    """Actions of the service besides changing the status."""
 
     CLEAR_INVENTORY = "clear-inventory"
     STOP_AGENT = "tell the agent to go away"
@@ -313,7 +304,7 @@ TABLE: tuple[Row, ...] = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Where a host goes: status, status info, effects, and whether the status changed."""
+    """A host's next status, status info and effects, and whether the status changed."""
 
     status: HostStatus
     info: str | None

@@ -1,4 +1,4 @@
-"""What both state tables are made of: guards, which are symbols, and texts with placeholders."""
+"""Parts of both state tables: guards, which are symbols, and texts with placeholders."""
 
 from __future__ import annotations
 

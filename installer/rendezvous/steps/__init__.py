@@ -1,1 +1,1 @@
-"""What agents are asked to do."""
+"""The steps that agents are asked to do."""

@@ -5,7 +5,7 @@ The rules are those of assisted-service's internal/host/hostcommands/install_cmd
 
 from __future__ import annotations
 
-from ipaddress import ip_address, ip_interface
+from ipaddress import ip_address
 
 from installer.assisted.inventory import Disk, Interface, Inventory
 from installer.rendezvous.store.model import Host
@@ -56,11 +56,8 @@ def _disk_arguments(disk: Disk, inventory: Inventory, own_network: bool) -> list
         return _iscsi(disk, inventory, own_network)
     if disk.drive_type != "Multipath":
         return []
-    paths = [
-        other for other in inventory.disks if other.drive_type == "iSCSI" and disk.name in other.holders.split(",")
-    ]
     kernel = ["rw", "rd.multipath=default"]
-    for path in paths:
+    for path in disks.paths_of(disk, inventory, "iSCSI"):
         kernel += _iscsi(path, inventory, own_network)
     return kernel
 
@@ -72,16 +69,9 @@ def _iscsi(disk: Disk, inventory: Inventory, own_network: bool) -> list[str]:
         return kernel
     address = ip_address(disk.iscsi.host_ip_address)
     for nic in inventory.interfaces:
-        if any(_in(text, str(address)) for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)):
+        if any(item.ip == address for item in networks.addresses((*nic.ipv4_addresses, *nic.ipv6_addresses))):
             return [*kernel, _named(nic, "dhcp6" if address.version == 6 else "dhcp")]
     return kernel
-
-
-def _in(interface: str, address: str) -> bool:
-    try:
-        return ip_interface(interface).ip == ip_address(address)
-    except ValueError:
-        return False
 
 
 def _dhcp(view: HostView, inventory: Inventory) -> list[str]:

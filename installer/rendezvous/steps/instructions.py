@@ -1,4 +1,4 @@
-"""Which steps an agent gets in which state (installer.md §5.5), as a table of types and a maker for each.
+"""The steps that an agent gets in each state (installer.md §5.5), as a table of types and a maker for each.
 
 The table's seconds say how often a step is repeated. The agent calls in more often than that
 (Settings.poll_seconds), so that a change of state is acted on at once instead of a minute later.
@@ -26,6 +26,7 @@ from installer.rendezvous.validations.names import names_to_resolve
 T = StepType
 H = HostStatus
 
+_ASKED = (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS)
 TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
     H.DISCOVERING: ((T.INVENTORY,), 60, "continue"),
     H.KNOWN: (
@@ -33,16 +34,8 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
         60,
         "continue",
     ),
-    H.INSUFFICIENT: (
-        (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
-        60,
-        "continue",
-    ),
-    H.PENDING_FOR_INPUT: (
-        (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
-        60,
-        "continue",
-    ),
+    H.INSUFFICIENT: (_ASKED, 60, "continue"),
+    H.PENDING_FOR_INPUT: (_ASKED, 60, "continue"),
     H.DISCONNECTED: ((T.INVENTORY,), 120, "continue"),
     H.PREPARING: ((T.DHCP, T.DISK_SPEED, T.IMAGES), 60, "continue"),
     H.PREPARING_SUCCESSFUL: ((T.DHCP,), 60, "continue"),
@@ -273,7 +266,7 @@ MAKERS: Mapping[StepType, Maker] = {
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards.
+    """The answer to one poll: steps as (type, args), the wait in seconds, the action afterwards.
 
     ``up_to_date``: the host has been asked about everything as it is now; only time makes a step due again.
     """
@@ -289,16 +282,6 @@ def fingerprint(view: HostView, kind: StepType, args: Args) -> str:
     if kind is T.CONNECTIVITY:
         return view.peers.network_fingerprint
     return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
-
-
-def _may_differ(view: HostView, kind: StepType) -> bool:
-    """May this step's arguments differ from the last ones, as far as can be told without making them?"""
-    return kind is not T.CONNECTIVITY or view.host.sent_args.get(kind.value) != view.peers.network_fingerprint
-
-
-def least_pause(hosts: int) -> float:
-    """Seconds between two requests for what has changed, in a cluster of so many hosts."""
-    return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
 def contested(host: Host, at: datetime) -> bool:
@@ -338,10 +321,10 @@ def plan(view: HostView, up_to_date: bool = False) -> Plan:
             # Most polls end here, before arguments are made that nobody gets.
             if up_to_date or kind not in ON_CHANGE:
                 continue
-            if waited < least_pause(len(view.peers)):
+            if waited < max(LEAST_PAUSE, len(view.peers) / HOSTS_PER_PAUSE):
                 compared = False
                 continue
-            if not _may_differ(view, kind):
+            if kind is T.CONNECTIVITY and view.host.sent_args.get(kind.value) == view.peers.network_fingerprint:
                 continue
         args = MAKERS[kind](view)
         before = view.host.sent_args.get(kind.value, "")

@@ -1,1 +1,1 @@
-"""What is kept: the model and the database."""
+"""The service's store: the model and the database."""

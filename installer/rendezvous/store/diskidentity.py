@@ -20,7 +20,7 @@ UNMISTAKABLE = ("wwn", "serial", "by_id")
 
 
 class DiskIdentity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What is known of a chosen disk; ``size_bytes`` in bytes, texts empty where the inventory had none.
+    """The known marks of a chosen disk; ``size_bytes`` in bytes, texts empty where the inventory had none.
 
     ``telling``: fields that no other disk of the host shared. ``alone``: no other had its size and model.
     ``restarted``: the host's agent registered again since the disk was last seen, so kernel names may have changed.
@@ -44,7 +44,7 @@ class DiskIdentity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def identify(disk: Disk, inventory: Inventory, before: DiskIdentity | None = None) -> DiskIdentity:
-    """What to keep of a disk of this inventory; what was known ``before`` and is missing now is kept."""
+    """Note the marks of a disk of this inventory; those known ``before`` that are missing now are kept."""
     others = [other for other in inventory.disks if other is not disk]
     identity: dict[str, Any] = {}
     for field in ("by_id", "by_path", "serial", "wwn", "model", "size_bytes"):
@@ -87,7 +87,7 @@ def find(inventory: Inventory, wanted: DiskIdentity) -> Disk | None:
 
 
 def restarted(wanted: DiskIdentity | None) -> DiskIdentity | None:
-    """What is known of a disk after the agent registered again: kernel names may have changed."""
+    """Note that the agent registered again: kernel names may have changed."""
     return wanted and msgspec.structs.replace(wanted, restarted=True)
 
 

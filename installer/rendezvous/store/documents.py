@@ -1,4 +1,4 @@
-"""What a host's agent reported, as it is stored: documents that keep their text and its decoded value.
+"""Reports of a host's agent as they are stored: documents that keep their text and its decoded value.
 
 The API shows these as JSON texts, members that nobody here reads included, so the text is kept and goes out as it came
 in; what it means is a typed value, decoded once for each text.
@@ -7,7 +7,7 @@ in; what it means is a typed value, decoded once for each text.
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import msgspec
 
@@ -26,6 +26,11 @@ class Document(Generic[T]):
 
     __slots__ = ("_value", "text")
     kind: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        [base] = vars(cls)["__orig_bases__"]
+        [cls.kind] = get_args(base)
 
     def __init__(self, text: str = "", value: T | None = _UNREAD) -> None:
         """``value``: the text decoded, where the caller has it already."""
@@ -81,10 +86,9 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostInventory(Document[inv.Inventory]):
-    """What the agent knows of its host."""
+    """The agent's inventory of its host."""
 
     __slots__ = ("_nics",)
-    kind = inv.Inventory
 
     @classmethod
     def encode(cls, value: inv.Inventory) -> str:
@@ -126,7 +130,6 @@ class Validations(Document[Info]):
     """The results of the validations."""
 
     __slots__ = ()
-    kind = Info
 
     @classmethod
     def encode(cls, value: Info) -> str:
@@ -149,7 +152,6 @@ class TimeSources(Document[list[NtpSource]]):
     """The host's time sources, as ntp-synchronizer reports them."""
 
     __slots__ = ()
-    kind = list[NtpSource]
 
 
 class Resolution(Report, frozen=True, gc=False):
@@ -166,16 +168,15 @@ class Resolution(Report, frozen=True, gc=False):
 
 
 class Resolutions(Report, frozen=True, gc=False):
-    """What domain-resolution reports."""
+    """The output of domain-resolution."""
 
     resolutions: list[Resolution] | None = None
 
 
 class NameResolutions(Document[Resolutions]):
-    """What names resolve to on the host."""
+    """Names as they resolve on the host."""
 
     __slots__ = ()
-    kind = Resolutions
 
 
 class FreeNetwork(Report, frozen=True, gc=False):
@@ -189,31 +190,29 @@ class FreeAddresses(Document[list[FreeNetwork]]):
     """Addresses that nobody uses, of free-network-addresses."""
 
     __slots__ = ()
-    kind = list[FreeNetwork]
 
 
 class VerifiedVip(Report, frozen=True, gc=False):
-    """What was found at a virtual address."""
+    """A virtual address and the finding there."""
 
     vip: str | None = None
     verification: str | None = None
 
 
 class VerifiedVips(Document[list[VerifiedVip]]):
-    """What verify-vips reports."""
+    """The output of verify-vips."""
 
     __slots__ = ()
-    kind = list[VerifiedVip]
 
 
 class TangAnswer(Report, frozen=True, gc=False):
-    """What one server answered."""
+    """One server's answer."""
 
     tang_url: str | None = None
 
 
 class Tang(Report, frozen=True, gc=False):
-    """What tang-connectivity-check reports."""
+    """The output of tang-connectivity-check."""
 
     is_success: bool | None = None
     tang_server_response: list[TangAnswer] | None = None
@@ -223,11 +222,10 @@ class TangConnectivity(Document[Tang]):
     """Do the Tang servers answer this host?"""
 
     __slots__ = ()
-    kind = Tang
 
 
 class ApiVip(Report, frozen=True, gc=False):
-    """What api-vip-connectivity-check reports."""
+    """The output of api-vip-connectivity-check."""
 
     is_success: bool | None = None
     url: str | None = None
@@ -238,7 +236,6 @@ class ApiVipConnectivity(Document[ApiVip]):
     """Can the host fetch its ignition from the cluster?"""
 
     __slots__ = ()
-    kind = ApiVip
 
 
 class DiskSpeed(Report, frozen=True, gc=False, omit_defaults=True):
@@ -251,17 +248,16 @@ class DiskSpeed(Report, frozen=True, gc=False, omit_defaults=True):
 
 
 class DiskInfo(Report, frozen=True, gc=False, omit_defaults=True):
-    """What was measured of one disk."""
+    """The measurement of one disk."""
 
     path: str = ""
     disk_speed: DiskSpeed | None = None
 
 
 class DisksInfo(Document[dict[str, DiskInfo]]):
-    """What was measured of the host's disks, by path."""
+    """Measurements of the host's disks, by path."""
 
     __slots__ = ()
-    kind = dict[str, DiskInfo]
 
     def speed(self, path: str) -> DiskSpeed:
         """The measurement of a disk; an untested one when there is none."""
@@ -283,39 +279,33 @@ class ImagesStatus(Document[list[Image]]):
     """Images as they were pulled, of container-image-availability."""
 
     __slots__ = ()
-    kind = list[Image]
 
 
 class InstallerArgs(Document[list[str]]):
     """The user's own arguments for coreos-installer."""
 
     __slots__ = ()
-    kind = list[str]
 
 
 class ValidationIds(Document[list[str]]):
     """Ids of validations, or ``all``, that the user ignores."""
 
     __slots__ = ()
-    kind = list[str]
 
 
 class MajorityGroups(Document[dict[str, list[str]]]):
     """Ids of the hosts that reach each other, by network or address family."""
 
     __slots__ = ()
-    kind = dict[str, list[str]]
 
 
 class NodeLabels(Document[dict[str, str]]):
     """Labels that the node is to have."""
 
     __slots__ = ()
-    kind = dict[str, str]
 
 
 class FencingCredentials(Document[dict[str, Any]]):
-    """What another node switches this one off with, as the user gave it."""
+    """The credentials with which another node switches this one off, as the user gave them."""
 
     __slots__ = ()
-    kind = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Which other hosts a host reached, as it is stored: its report, and what matters in it."""
+"""A host's links to the others, as they are stored: its report, and the findings in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class MtuReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
-    """What one host found out about another."""
+    """One host's report on another."""
 
     host_id: str = ""
     l2_connectivity: list[Link] | None = None
@@ -55,7 +55,7 @@ class BrokenMtu(NamedTuple):
 
 
 class Findings:
-    """What matters in a report: kept instead of it, as each of n hosts reports on n - 1 others."""
+    """The findings in a report: kept instead of it, as each of n hosts reports on n - 1 others."""
 
     def __init__(self, report: PeersReport) -> None:
         peers = report.remote_hosts or []
@@ -132,7 +132,7 @@ def _network(cidr: str) -> IPv4Network | IPv6Network:
 
 
 class Connectivity(Document[Findings]):
-    """What a host last reported of its links."""
+    """A host's last report of its links."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ class Connectivity(Document[Findings]):
 
     @property
     def findings(self) -> Findings:
-        """What was found; nothing when nothing was reported, or when that cannot be read."""
+        """The findings; none when nothing was reported, or when the report cannot be read."""
         return self.value or NOTHING
 
 

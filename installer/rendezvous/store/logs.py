@@ -24,14 +24,14 @@ SUFFIX = ".tar.gz"
 
 
 class Quota(NamedTuple):
-    """How many bytes all logs together may take, and one file of them."""
+    """The bytes that all logs together may take, and one file of them."""
 
     total: int
     each: int
 
 
 def quota(free: int, kept: int) -> Quota:
-    """What logs may take on a file system with so much left, ``kept`` bytes of logs being there already."""
+    """Return the quota on a file system with so much left, ``kept`` bytes of logs being there already."""
     total = (free + kept) // 2
     return Quota(total, min(LARGEST, total // 4))
 

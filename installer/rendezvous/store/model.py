@@ -1,4 +1,4 @@
-"""What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
+"""The records of the service: clusters, infra-envs, hosts and events, as frozen structs.
 
 Field names are those of the REST API (assisted-service.swagger.yaml); api/fields.py has which of them it shows.
 What hosts reported are documents: typed, with the text that the API shows (documents.py, links.py).
@@ -42,7 +42,6 @@ from installer.rendezvous.store.documents import (
     Validations,
     VerifiedVips,
 )
-from installer.rendezvous.store.earlier import upgraded
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
@@ -67,7 +66,7 @@ class Private(msgspec.Struct, frozen=True, gc=False):
 
 
 class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How far a host's installation is; percentage 0 to 100."""
+    """The progress of a host's installation; percentage 0 to 100."""
 
     installation_percentage: int = 0
     current_stage: Stage | None = None
@@ -78,7 +77,7 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
-    """What tells a machine from others, by its inventory: its NICs, and the system's serial number where it has one."""
+    """A machine's marks in its inventory: its NICs, and the system's serial number if it has one."""
 
     macs: list[str] = []
     serial: str = ""
@@ -160,6 +159,17 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     def effective_role(self) -> Role:
         """The chosen role, else the suggested one."""
         return self.suggested_role if self.role is Role.AUTO else self.role
+
+    @property
+    def pool(self) -> Role:
+        """The role whose Ignition config the host gets."""
+        role = self.effective_role
+        return role if role in (Role.WORKER, Role.ARBITER) else Role.MASTER
+
+    @property
+    def ignition_file(self) -> str:
+        """The name of the file that the host's own Ignition config is kept under."""
+        return f"{self.pool}-{self.id}.ign"
 
 
 class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -267,7 +277,7 @@ class KernelArgument(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
-    """What the hosts were booted with."""
+    """The settings that hosts are booted with."""
 
     id: str
     name: str
@@ -336,6 +346,23 @@ def _of_text(kind: type[Any], text: object) -> object:
     raise NotImplementedError(f"{kind.__name__} cannot be read")
 
 
+def _upgraded(text: bytes) -> bytes:
+    """A row of an earlier version of the service, in which lists were texts. Raises msgspec.MsgspecError."""
+    data: JsonMap = msgspec.json.decode(text, type=JsonMap)
+    for name in ("static_network_config", "kernel_arguments"):
+        if isinstance(value := data.get(name), str):
+            data[name] = msgspec.json.decode(value or "[]")
+    if isinstance(value := data.get("disks_to_be_formatted"), str):
+        data["disks_to_be_formatted"] = list(filter(None, value.split(",")))
+    if isinstance(value := data.pop("skip_formatting_disks", ""), str):
+        skipped = msgspec.convert(data.get("skipped_disks", []), list[DiskIdentity])
+        ids = {disk.id for disk in skipped}
+        # Nothing but the id is known of these.
+        others = [DiskIdentity(id=name) for name in value.split(",") if name and name not in ids]
+        data["skipped_disks"] = [*skipped, *others]
+    return msgspec.json.encode(data)
+
+
 _ENCODER = msgspec.json.Encoder(enc_hook=_as_text)
 
 
@@ -349,7 +376,7 @@ def decode(text: bytes, kind: type[Stored]) -> Stored:
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_of_text)
     except msgspec.ValidationError:
-        return msgspec.json.decode(upgraded(text), type=kind, dec_hook=_of_text)
+        return msgspec.json.decode(_upgraded(text), type=kind, dec_hook=_of_text)
 
 
 def as_map(item: Cluster | Host | InfraEnv) -> JsonMap:

@@ -6,11 +6,12 @@ That is events, manifests, generated files, secrets and the anchor. What is kept
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ CREATE TABLE IF NOT EXISTS anchor (id INTEGER PRIMARY KEY CHECK (id = 1), doc BL
 
 # Nobody else writes this file; whoever holds it all the same must not stop the service for long (s).
 BUSY = 1.0
+# The write-ahead log is folded in when it is larger: SQLite itself would let it become as large (1000 pages).
+LARGE_LOG = 4 * 1024**2
 log = logging.getLogger("assisted-service")
 
 
@@ -63,8 +66,7 @@ class Records(ABC):
             self.path.chmod(0o600)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
-            # Checkpoints wait for the disk: a thread makes them (checkpoint.py), SQLite itself only if that falls
-            # behind.
+            # Checkpoints wait for the disk: a thread makes them, SQLite itself only if that falls behind.
             db.execute("PRAGMA wal_autocheckpoint=32768")
         except (sqlite3.Error, OSError):
             db.close()
@@ -108,7 +110,7 @@ class Records(ABC):
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """What the database holds is read and decoded. Raises StoreError for what cannot be."""
+        """Read and decode within. Raises StoreError for what cannot be read."""
         try:
             yield
         except (sqlite3.Error, msgspec.MsgspecError, ValueError) as error:
@@ -209,7 +211,7 @@ class Records(ABC):
         self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)
 
     def anchor(self) -> Anchor | None:
-        """When the service last noted the time; None before it ever did. Raises StoreError."""
+        """Return the time that the service noted last; None before it ever did. Raises StoreError."""
         rows = self._rows("SELECT doc FROM anchor")
         with self._reading():
             anchor = msgspec.json.decode(rows[0][0], type=Anchor) if rows else None
@@ -220,3 +222,22 @@ class Records(ABC):
     def put_anchor(self, anchor: Anchor) -> None:
         """Note the time."""
         self._write("INSERT OR REPLACE INTO anchor VALUES (1, ?)", msgspec.json.encode(anchor))
+
+
+def write_ahead_log(database: Path) -> Path:
+    """SQLite's write-ahead log of a database."""
+    return database.with_name(f"{database.name}-wal")
+
+
+def fold_log(database: Path) -> None:
+    """Checkpoint all that has been written so far; whoever writes meanwhile goes on. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(database, isolation_level=None, timeout=0)) as connection:
+        # The database is synced before the log is used from its beginning again.
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
+async def fold_large_log(database: Path) -> None:
+    """Checkpoint the log in a thread once it has become large. Raises sqlite3.Error, OSError."""
+    if write_ahead_log(database).stat().st_size > LARGE_LOG:
+        await asyncio.to_thread(fold_log, database)

@@ -54,20 +54,20 @@ class External(TypedDict, total=False):
 
 
 class Platform(TypedDict, total=False):
-    """What the cluster runs on."""
+    """The platform of a cluster."""
 
     type: Required[PlatformType]
     external: External | None
 
 
 class LoadBalancer(TypedDict, total=False):
-    """Whose load balancer it is."""
+    """The load balancer of a cluster: its own or the user's."""
 
     type: LoadBalancerType
 
 
 class DiskEncryption(TypedDict, total=False):
-    """Which roles' disks are encrypted, and by what (prepare/diskencryption.py)."""
+    """The encryption of disks: the roles, and the means (prepare/diskencryption.py)."""
 
     enable_on: str
     mode: EncryptionMode

@@ -1,4 +1,4 @@
-"""What hosts reached of each other, and the largest groups in which each reaches each (installer.md §5.8)."""
+"""Connectivity between hosts, and the largest groups in which each reaches each (installer.md §5.8)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def with_fencing(cluster: Cluster, hosts: Sequence[Host]) -> bool:
 
 
 def least(cluster: Cluster, hosts: Sequence[Host]) -> int:
-    """How many hosts a majority group has at least."""
+    """Return the least size of a majority group."""
     return FENCED if with_fencing(cluster, hosts) else MINIMUM
 
 

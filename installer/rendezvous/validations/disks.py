@@ -1,4 +1,4 @@
-"""Which disks may be installed on, and which one is taken (installer.md §5.8)."""
+"""Disks that may be installed on, and the choice among them (installer.md §5.8)."""
 
 from __future__ import annotations
 
@@ -43,17 +43,14 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes / GB:.1f}".removesuffix(".0") + " GB"
 
 
-def _types(architecture: str, basic: bool = False) -> list[str]:
+def types(architecture: str, basic: bool = False) -> list[str]:
     """Drive types that can be installed on; ``basic``: in every release."""
-    types = [*ALWAYS, *(() if basic else LATER)]
-    if architecture == "s390x":
-        types += ONLY_S390X
-    return [*types, "FC"] if architecture == "x86_64" else types
+    more = {"s390x": ONLY_S390X, "x86_64": ("FC",)}.get(architecture, ())
+    return [*ALWAYS, *(() if basic else LATER), *more]
 
 
-def is_plain(disk: Disk, architecture: str) -> bool:
-    """Is the disk of a type that every release can be installed on?"""
-    return disk.drive_type in _types(architecture, basic=True)
+def _holders(disk: Disk) -> list[str]:
+    return [name.strip() for name in disk.holders.split(",")]
 
 
 def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> list[Disk]:
@@ -61,17 +58,12 @@ def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> lis
     return [
         disk
         for disk in inventory.disks
-        if multipath.name and multipath.name in disk.holders and drive_type in ("", disk.drive_type)
+        if multipath.name and multipath.name in _holders(disk) and drive_type in ("", disk.drive_type)
     ]
 
 
-def _held_by_multipath(disk: Disk, inventory: Inventory) -> str:
-    holders = [name.strip() for name in disk.holders.split(",")]
-    return next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), "")
-
-
 def _iscsi_reason(disk: Disk, inventory: Inventory) -> str:
-    """What is wrong with the address by which an iSCSI disk is reached; empty when nothing is.
+    """Return an objection to the address by which an iSCSI disk is reached; empty if there is none.
 
     The interface of the default route is set up anew while the host boots, which would cut off its disk.
     """
@@ -117,10 +109,11 @@ def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
         if shown == needed:
             shown += f" (short by {min_gb * GB - disk.size_bytes} B)"
         reasons.append(f"{TOO_SMALL} (disk only has {shown}, but {needed} are required)")
-    types = _types(inventory.cpu.architecture)
-    if disk.drive_type not in types:
-        reasons.append(f"{WRONG_TYPE} {disk.drive_type}, it must be one of {', '.join(types)}.")
-    if holder := _held_by_multipath(disk, inventory):
+    allowed = types(inventory.cpu.architecture)
+    if disk.drive_type not in allowed:
+        reasons.append(f"{WRONG_TYPE} {disk.drive_type}, it must be one of {', '.join(allowed)}.")
+    holders = _holders(disk)
+    if holder := next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), ""):
         # Stricter than upstream, which looks at these two types only: what multipathd holds cannot be written to.
         advice = " Use the multipath device instead." if disk.drive_type in PATHS else ""
         reasons.append(f"{MEMBER} {holder} and is not eligible for installation.{advice}")
@@ -129,11 +122,6 @@ def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
     if disk.drive_type == "iSCSI" and (wrong := _iscsi_reason(disk, inventory)):
         reasons.append(wrong)
     return reasons
-
-
-def _named(disk: Disk) -> Disk:
-    """The disk with an id: an agent that has none for it means its kernel name (upstream's populateDisksId)."""
-    return disk if disk.id else msgspec.structs.replace(disk, id=f"/dev/{disk.name}")
 
 
 def _is_own(reason: str) -> bool:
@@ -148,17 +136,15 @@ def judge(inventory: Inventory, min_gb: int) -> Inventory:
         agents = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
         reasons = list(dict.fromkeys(agents + service_reasons(disk, inventory, min_gb)))
         eligibility = Eligibility(eligible=not reasons, not_eligible_reasons=reasons)
-        disks.append(msgspec.structs.replace(_named(disk), installation_eligibility=eligibility))
+        # An agent that has no id for it means its kernel name (upstream's populateDisksId).
+        identity = disk.id or f"/dev/{disk.name}"
+        disks.append(msgspec.structs.replace(disk, id=identity, installation_eligibility=eligibility))
     return msgspec.structs.replace(inventory, disks=disks)
 
 
 def eligible(inventory: Inventory) -> list[Disk]:
     """Disks that may be installed on, in inventory order."""
     return [disk for disk in inventory.disks if disk.installation_eligibility.eligible]
-
-
-def _order(disk: Disk) -> tuple[bool, bool, str, int, str]:
-    return (not disk.bootable, disk.name.startswith("nvme"), disk.drive_type, disk.size_bytes, disk.hctl)
 
 
 def is_formatted(disk: Disk) -> bool:
@@ -176,7 +162,14 @@ def is_formatted(disk: Disk) -> bool:
 
 def choose(inventory: Inventory) -> Disk | None:
     """The disk taken when nobody chose: bootable, not NVMe, HDD before SSD, smallest, HCTL; None when none fits."""
-    return min(eligible(inventory), key=_order, default=None)
+    return min(
+        eligible(inventory),
+        key=lambda disk: (
+            *(not disk.bootable, disk.name.startswith("nvme"), disk.drive_type),
+            *(disk.size_bytes, disk.hctl),
+        ),
+        default=None,
+    )
 
 
 def find(inventory: Inventory, wanted: str) -> Disk | None:

@@ -103,7 +103,7 @@ def _seen(inventory: Inventory) -> str:
 
 
 def _chosen_disk(view: HostView, inventory: Inventory) -> Verdict | None:
-    """What is wrong with the installation disk that a user or a hint chose; it is never replaced by another."""
+    """Judge the installation disk that a user or a hint chose, which is never replaced; None if it is good."""
     name = view.host.installation_disk_id
     if not view.host.user_disk:
         return None
@@ -252,10 +252,8 @@ def vsphere_uuid(view: HostView) -> Verdict:
         return SUPPRESSED
     if not inventory.disks:
         return pending("no disks")
-    architecture = inventory.cpu.architecture
-    hidden = [
-        disk.path for disk in disks.eligible(inventory) if not disk.has_uuid and disks.is_plain(disk, architecture)
-    ]
+    plain = disks.types(inventory.cpu.architecture, basic=True)
+    hidden = [disk.path for disk in disks.eligible(inventory) if not disk.has_uuid and disk.drive_type in plain]
     if hidden:
         return failure(
             "VSphere disk.EnableUUID isn't enabled for this virtual machine, it's necessary for disks to be mounted "

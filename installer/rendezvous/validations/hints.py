@@ -34,17 +34,9 @@ def names(disk: Disk) -> frozenset[str]:
     return frozenset(str(name) for name in (*own, *(disk.get("aliases") or ())) if name)
 
 
-def _device(disk: Disk, value: Any) -> bool:
-    # By more names than upstream's two: a user who names a disk by any of them means that disk.
-    return str(value) in names(disk)
-
-
-def _rotational(disk: Disk, value: Any) -> bool:
-    return (disk.get("drive_type") == "HDD") is bool(value)
-
-
 TABLE: Mapping[str, Match] = {
-    "deviceName": _device,
+    # By more names than upstream's two: a user who names a disk by any of them means that disk.
+    "deviceName": lambda disk, value: str(value) in names(disk),
     "hctl": _equals("hctl"),
     "model": _contains("model"),
     "vendor": _contains("vendor"),
@@ -53,7 +45,7 @@ TABLE: Mapping[str, Match] = {
     "wwnWithExtension": _equals("wwn"),
     "wwnVendorExtension": _equals("wwn"),
     "minSizeGigabytes": lambda disk, value: int(disk.get("size_bytes") or 0) >= int(value) * GB,
-    "rotational": _rotational,
+    "rotational": lambda disk, value: (disk.get("drive_type") == "HDD") is bool(value),
 }
 
 

@@ -5,14 +5,15 @@ A function gets the view and the inventory (None only where the table says so) a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.inventory import Inventory
+from installer.assisted.validation_ids import OPERATORS, of_operator
 from installer.assisted.validation_ids import HostValidation as V
-from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info, ValidationIds
+from installer.rendezvous.store.model import Cluster
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations import names
 from installer.rendezvous.validations import network as net
@@ -44,29 +45,22 @@ NOT_IGNORABLE = frozenset(
 class Validation(NamedTuple):
     """One line of the table; ``missing``: the verdict while there is no inventory, None when the check knows itself."""
 
-    id: V
+    id: str
     category: Category
     check: Callable[[HostView, Inventory], Verdict] | Callable[[HostView], Verdict]
     missing: Verdict | None = MISSING
 
 
-def operator_of(name: str) -> str:
-    """The operator that a validation's id is about, as a cluster's ``olm_operators`` name it."""
-    plain = name.removesuffix("-requirements-satisfied")
-    return {"numa-resources": "numaresources"}.get(plain, plain)
+def operator_verdict(cluster: Cluster, name: str, unreported: Collection[str] = ("ocs",)) -> Verdict:
+    """Judge an operator: it must not be asked for. Those that upstream does not report are not shown (ocs is odf)."""
+    plain = {"numa-resources": "numaresources"}.get(name, name)
+    if any(item.get("name") == plain for item in cluster.olm_operators):
+        return failure(f"Operator {plain} cannot be installed by this service")
+    return SUPPRESSED if plain in unreported else success(f"{plain} is disabled")
 
 
 def _operator(name: str) -> Callable[[HostView], Verdict]:
-    plain = operator_of(name)
-    # ocs is odf's first name, for which upstream reports no validation.
-    absent = SUPPRESSED if plain == "ocs" else success(f"{plain} is disabled")
-
-    def check(view: HostView) -> Verdict:
-        if any(item.get("name") == plain for item in view.cluster.olm_operators):
-            return failure(f"Operator {plain} cannot be installed by this service")
-        return absent
-
-    return check
+    return lambda view: operator_verdict(view.cluster, name)
 
 
 TABLE: tuple[Validation, ...] = (
@@ -118,8 +112,9 @@ TABLE: tuple[Validation, ...] = (
     Validation(V.NO_IP_COLLISIONS_IN_NETWORK, Category.NETWORK, net.no_ip_collisions, None),
     Validation(V.NO_ISCSI_NIC_BELONGS_TO_MACHINE_CIDR, Category.NETWORK, net.no_iscsi_nic, None),
     Validation(V.MTU_VALID, Category.NETWORK, net.mtu_valid, None),
-    *(Validation(name, Category.OPERATORS, _operator(name), None) for name in OPERATORS),
+    *(Validation(of_operator(name), Category.OPERATORS, _operator(name), None) for name in OPERATORS),
 )
+_CATEGORIES = {line.id: line.category for line in TABLE}
 # Validations that look at the host alone.
 UNBOUND = tuple(
     line
@@ -150,7 +145,7 @@ def evaluate(view: HostView) -> Verdicts:
 
 def info_of(verdicts: Verdicts) -> Info:
     """The verdicts as the API shows them."""
-    return as_info(verdicts, TABLE)
+    return as_info(verdicts, _CATEGORIES)
 
 
 def ignored(ids: ValidationIds) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""What a host's validations look at: the host, its inventory, its peers, the cluster and the thresholds."""
+"""A host as its validations see it: with its inventory, its peers, the cluster and the thresholds."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ class HostView:
 
     @property
     def least(self) -> Requirements:
-        """What a host needs to be of any use: the lowest of each threshold."""
+        """The least that a host needs to be of any use: the lowest of each threshold."""
         return minimum(self.requirements, (Role.MASTER, Role.WORKER))
 
     def needs(self, role: Role | None = None) -> Requirements:

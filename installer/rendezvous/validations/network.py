@@ -23,7 +23,7 @@ NO_MACHINE_NETWORK = "Missing inventory or machine network CIDR"
 
 
 def is_day2(view: HostView) -> bool:
-    """Whether the host is to join a cluster that is installed already."""
+    """Is the host to join a cluster that is installed already?"""
     return view.cluster.status is ClusterStatus.ADDING_HOSTS
 
 
@@ -164,7 +164,7 @@ def images_available(view: HostView) -> Verdict:
 
 
 class Limit(NamedTuple):
-    """What is measured of each link, and how it is told."""
+    """A property of links that is measured, and its unit in messages."""
 
     name: str
     unit: str
@@ -246,13 +246,13 @@ def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
     pair = networks.clashing_host_networks(inventory, sorted({*networks.families(cidrs)}))
     if pair is None:
         return success("Host subnets are not overlapping")
-    one, other = pair
-    if one.network == other.network:
-        how = f"Address network {one.network} appears on multiple interfaces [{one.interface}, {other.interface}]"
+    first, second = pair
+    if first.network == second.network:
+        how = f"Address network {first.network} appears on multiple interfaces [{first.interface}, {second.interface}]"
     else:
         how = (
-            f"Address networks {one.network} in interface {one.interface} and {other.network} in interface "
-            f"{other.interface} overlap"
+            f"Address networks {first.network} in interface {first.interface} and {second.network} in interface "
+            f"{second.interface} overlap"
         )
     return failure(f"Address networks are overlapping: {how}")
 

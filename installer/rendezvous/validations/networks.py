@@ -145,8 +145,8 @@ def best_default_route(inventory: Inventory, version: int) -> Route | None:
 
 def overlap(first: str, second: str) -> bool:
     """Have two CIDRs an address in common?"""
-    one, other = network_of(first), network_of(second)
-    return one.version == other.version and one.overlaps(other)
+    network, other = network_of(first), network_of(second)
+    return network.version == other.version and network.overlaps(other)
 
 
 class HostNetwork(NamedTuple):

@@ -20,7 +20,7 @@ ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER, SNO, EDGE_WORKER)
 
 @dataclass(frozen=True, kw_only=True)
 class Requirements:
-    """What one role needs. RAM in MiB, disk in GB (10^9), fsync and latency in ms, loss in percent."""
+    """Thresholds of one role. RAM in MiB, disk in GB (10^9), fsync and latency in ms, loss in percent."""
 
     cpu_cores: int
     ram_mib: int

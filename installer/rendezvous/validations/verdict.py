@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 import msgspec
 
@@ -12,7 +11,7 @@ from installer.rendezvous.store.documents import Entry, Info
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
-    """What a check found, and one sentence that tells it to the user."""
+    """A check's result, and one sentence that tells it to the user."""
 
     result: Result
     message: str
@@ -51,25 +50,13 @@ def error(message: str) -> Verdict:
 SUPPRESSED = Verdict(Result.SUPPRESSED, "")
 
 
-class Line(Protocol):
-    """A line of a table of validations, as far as it is shown."""
-
-    @property
-    def id(self) -> str:
-        """What the API calls the validation."""
-
-    @property
-    def category(self) -> ValidationCategory:
-        """Under which heading it is shown."""
-
-
-def as_info(verdicts: Verdicts, table: Iterable[Line]) -> Info:
-    """The verdicts by the categories of their table, in its order; those that are to be shown."""
+def as_info(verdicts: Verdicts, categories: Mapping[str, ValidationCategory]) -> Info:
+    """Group the verdicts that are to be shown by category, in the order of the ids in ``categories``."""
     info: Info = {}
-    for line in table:
-        verdict = verdicts.get(line.id)
+    for name, category in categories.items():
+        verdict = verdicts.get(name)
         if verdict is not None and verdict.result is not Result.SUPPRESSED:
-            info.setdefault(line.category, []).append(Entry(line.id, verdict.result, verdict.message))
+            info.setdefault(category, []).append(Entry(name, verdict.result, verdict.message))
     return info
 
 

@@ -203,7 +203,7 @@ class Fleet:
         return True
 
     def all_known(self) -> bool:
-        """Whether all hosts are known."""
+        """Are all hosts known?"""
         return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)
 
 

@@ -1,4 +1,4 @@
-"""What a caller sends, as a JSON object: decoded as the API does, then done."""
+"""Callers' requests as JSON objects: decoded as the API does, then done."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ GOOD = dict.fromkeys((*hs.MIN_HARDWARE, *hs.SUFFICIENT, "machine-cidr-defined"),
 
 
 def host_facts(**changes: object) -> hs.HostFacts:
-    """What the table of hosts' states asks about a master that is well, but for `changes`."""
+    """Return the facts of a master that is well, but for `changes`."""
     return hs.HostFacts(**{"has_inventory": True, "validations": GOOD, "role": Role.MASTER, **changes})  # type: ignore[arg-type]
 
 
@@ -19,6 +19,6 @@ CGOOD = dict.fromkeys((*cs.REQUIRED_INPUT, *cs.REQUIRED_INSTALL), Result.SUCCESS
 
 
 def cluster_facts(*hosts: tuple[H, Role], **changes: object) -> cs.ClusterFacts:
-    """What the table of clusters' states asks about a cluster of these hosts that is well, but for `changes`."""
+    """Return the facts of a cluster of these hosts that is well, but for `changes`."""
     members = [cs.HostInCluster(*host) for host in hosts]
     return cs.ClusterFacts(**{"validations": CGOOD, "hosts": members, "control_plane_count": 1, **changes})  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.documents import Document, HostInventory
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import requirements as hwreqs
-from installer.rendezvous.validations.cluster.view import ClusterView
+from installer.rendezvous.validations.cluster.networks import ClusterView
 from installer.rendezvous.validations.hostview import HostView, Members
 from installer.testing.service.rendezvous_kit import inventory
 

@@ -117,7 +117,7 @@ class World:
         return cluster_id, infra_env_id
 
     def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:
-        """What the host is asked to do when its agent polls: the steps' types."""
+        """Poll as the host's agent; the types of the steps that it gets."""
         now = int(self.clock().timestamp())
         steps = hosts.next_steps(self.engine, infra_env_id, host_id, "", timestamp=now)
         return [item["step_type"] for item in steps["instructions"]]
@@ -127,7 +127,7 @@ class World:
         return self.store.host(infra_env_id, host_id)
 
     def prepared(self, cluster_id: str, files: dict[str, bytes] | None, reason: str = "") -> bool:
-        """What the generator made for the attempt that is under way."""
+        """Finish the preparation that is under way with the generator's files."""
         attempt = self.store.cluster(cluster_id).attempt
         return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason=reason)
 

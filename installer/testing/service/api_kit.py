@@ -15,9 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.assisted.endpoint import BASE
 from installer.rendezvous.api.app import build
-from installer.rendezvous.api.context import Generate, Service
+from installer.rendezvous.api.context import Bucket, Generate, Service
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, ROUTES
-from installer.rendezvous.api.limits import Bucket
 from installer.testing.engine.fleet_kit import Fleet, discovered
 from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import make_keys

@@ -1,4 +1,4 @@
-"""How long the service's loop is busy at a time, measured over a fleet."""
+"""The length of the service's turns, measured over a fleet."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Peer:
         return time.monotonic() - begin
 
     async def is_gone(self) -> bool:
-        """Whether the other side has ended it."""
+        """Has the other side ended it?"""
         try:
             return not await asyncio.wait_for(self.reader.read(1), 0.05)
         except TimeoutError:
@@ -147,7 +147,7 @@ async def until(seen: Callable[[], bool]) -> None:
 
 
 async def gone(peers: Sequence[Peer]) -> list[bool]:
-    """Whether the other side has ended each of these connections by now."""
+    """Tell of each of these connections if the other side has ended it by now."""
     return list(await asyncio.gather(*(peer.is_gone() for peer in peers)))
 
 

@@ -68,7 +68,7 @@ def make_tls(directory: Path) -> None:
 
 
 def bare_environment() -> dict[str, str]:
-    """What a service in its own process has of the environment; its bytecode is kept where this one's is."""
+    """Return the environment of a service in its own process; its bytecode is kept beside this one's."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "PYTHONPYCACHEPREFIX")}
     return {**kept, "PYTHONPATH": str(REPOSITORY)}
 
@@ -80,7 +80,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(what: str, seen: Any, deadline: float = 60.0) -> Any:
+def wait_for(event: str, seen: Any, deadline: float = 60.0) -> Any:
     """Poll ``seen`` until it is true; the error says what it waited for and what it last saw."""
     end, last = time.monotonic() + deadline, None
     while time.monotonic() < end:
@@ -88,7 +88,7 @@ def wait_for(what: str, seen: Any, deadline: float = 60.0) -> Any:
         if last:
             return last
         time.sleep(0.1)
-    raise AssertionError(f"{what}: not within {deadline:.0f} s, last seen {last!r}")
+    raise AssertionError(f"{event}: not within {deadline:.0f} s, last seen {last!r}")
 
 
 class Running:

@@ -81,9 +81,9 @@ class Standalone:
         """The certificate of its CA."""
         return self.dir / "tls/ca.crt"
 
-    def token(self, who: str) -> str:
-        """The token that it wrote for `who`."""
-        return (self.dir / f"auth/{who}-token").read_text().strip()
+    def token(self, party: str) -> str:
+        """The token that it wrote for `party`."""
+        return (self.dir / f"auth/{party}-token").read_text().strip()
 
     def start(self) -> float:
         """Seconds until it was ready."""
@@ -123,15 +123,15 @@ class Standalone:
             self.process.terminate()
             self.process.wait(30)
 
-    def api(self, who: str) -> Any:
+    def api(self, party: str) -> Any:
         """Every operation of the public client, unmodified, with one of the tokens; which ones worked is noted."""
         config = public.Configuration()
         config.host = f"{self.url}/api/assisted-install"
         config.ssl_ca_cert = str(self.ca)
-        header = HEADERS[Scheme(f"{who}Auth")]
-        config.api_key[header] = self.token(who)
+        header = HEADERS[Scheme(f"{party}Auth")]
+        config.api_key[header] = self.token(party)
         client = public.ApiClient(configuration=config)
-        client.set_default_header(header, self.token(who))
+        client.set_default_header(header, self.token(party))
         return Recorded([getattr(public, name)(api_client=client) for name in APIS])
 
 

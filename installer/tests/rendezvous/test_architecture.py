@@ -55,12 +55,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with registry(folder / "registry") as server:
         images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
         both = {**images, "machine-os-images": server.push([isos], "mos-both", "zstd")}
-        one = {**images, "machine-os-images": server.push([first], "mos-one", "zstd")}
+        single = {**images, "machine-os-images": server.push([first], "mos-one", "zstd")}
         releases = {
             "both": push(server, both, "both", "multi"),
             # An x86_64 release whose image happens to hold the other's ISO: its programs would not run there.
             "one": push(server, both, "one", ""),
-            "bare": push(server, one, "bare", "multi"),
+            "bare": push(server, single, "bare", "multi"),
         }
         yield Place(server, releases)
 

@@ -1,4 +1,4 @@
-"""Who may read what: a watcher's or an agent's answers hold no capability and no text of the user's with secrets."""
+"""Readers and their rights: watchers and agents see no capability and no text of the user's with secrets."""
 
 from __future__ import annotations
 

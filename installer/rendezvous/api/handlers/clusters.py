@@ -32,16 +32,11 @@ def _cluster(service: Service, request: web.Request) -> Cluster:
     return service.engine.store.cluster(request.match_info["cluster_id"])
 
 
-def shown(service: Service, cluster: Cluster) -> dict[str, Any]:
-    """A cluster as the API shows it."""
-    return service.views.cluster(cluster)
-
-
 async def register(service: Service, request: web.Request) -> Response:
     """POST /clusters"""
     body = await body_of(request, requests.ClusterParams)
     await service.learn(body.pull_secret)
-    return reply(shown(service, clusters.register(service.engine, body)), 201)
+    return reply(service.views.cluster(clusters.register(service.engine, body)), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -76,7 +71,7 @@ async def update(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}"""
     body = await body_of(request, requests.ClusterUpdate)
     cluster = clusters.update(service.engine, request.match_info["cluster_id"], body)
-    return reply(shown(service, cluster), 201)
+    return reply(service.views.cluster(cluster), 201)
 
 
 async def delete(service: Service, request: web.Request) -> Response:
@@ -176,22 +171,23 @@ async def _put_manifest(service: Service, request: web.Request, replacing: bool)
     return {"folder": manifest.folder, "file_name": manifest.file_name, "manifest_source": "user"}
 
 
-async def delete_manifest(service: Service, request: web.Request) -> Response:
-    """DELETE /clusters/{id}/manifests"""
-    cluster = _cluster(service, request)
+def _manifest_name(request: web.Request) -> tuple[str, str]:
+    """The folder and the name that the query has. Raises Unparsable."""
     folder = request.query.get("folder", "manifests")
     one_of(folder, "folder", "query", manifests.FOLDERS)
-    name = required(request.query.get("file_name"), "file_name", "query")
+    return folder, required(request.query.get("file_name"), "file_name", "query")
+
+
+async def delete_manifest(service: Service, request: web.Request) -> Response:
+    """DELETE /clusters/{id}/manifests"""
+    cluster, (folder, name) = _cluster(service, request), _manifest_name(request)
     manifests.delete(service.engine, cluster.id, folder, name)
     return web.Response(status=200)
 
 
 async def download_manifest(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/manifests/files"""
-    cluster = _cluster(service, request)
-    folder = request.query.get("folder", "manifests")
-    one_of(folder, "folder", "query", manifests.FOLDERS)
-    name = required(request.query.get("file_name"), "file_name", "query")
+    cluster, (folder, name) = _cluster(service, request), _manifest_name(request)
     for item in service.engine.store.manifests(cluster.id):
         if (item.folder, item.file_name) == (folder, name):
             return web.Response(body=item.content, content_type="application/octet-stream")
@@ -202,17 +198,17 @@ async def install(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/actions/install"""
     cluster = clusters.install(service.engine, request.match_info["cluster_id"])
     service.start_preparations()
-    return reply(shown(service, cluster), 202)
+    return reply(service.views.cluster(cluster), 202)
 
 
 async def cancel(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/actions/cancel"""
-    return reply(shown(service, clusters.cancel(service.engine, request.match_info["cluster_id"])), 202)
+    return reply(service.views.cluster(clusters.cancel(service.engine, request.match_info["cluster_id"])), 202)
 
 
 async def reset(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/actions/reset"""
-    return reply(shown(service, clusters.reset(service.engine, request.match_info["cluster_id"])), 202)
+    return reply(service.views.cluster(clusters.reset(service.engine, request.match_info["cluster_id"])), 202)
 
 
 async def complete(service: Service, request: web.Request) -> Response:
@@ -220,7 +216,7 @@ async def complete(service: Service, request: web.Request) -> Response:
     body = await body_of(request, requests.Completion)
     success = required(body.is_success, "is_success")
     done = clusters.complete(service.engine, request.match_info["cluster_id"], success, body.error_info or "")
-    return reply(shown(service, done), 202)
+    return reply(service.views.cluster(done), 202)
 
 
 async def list_operators(service: Service, request: web.Request) -> Response:

@@ -30,7 +30,7 @@ def _in(column: str, values: list[str]) -> str:
 
 
 def condition(service: Service, request: web.Request) -> tuple[str, list[object]]:
-    """WHERE clause and values for the filters of a request. Raises Unparsable."""
+    """Return a WHERE clause and its values for the filters of a request. Raises Unparsable."""
     query = request.query
     parts: list[str] = []
     values: list[object] = []
@@ -91,7 +91,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
 def _read(
     path: Path, counted: tuple[str, list[object]], wanted: tuple[str, list[object]]
 ) -> tuple[dict[str, int], list[bytes]]:
-    """How many events of each severity there are, and those that are wanted; over a connection of its own."""
+    """Return the number of events of each severity, and the events that are wanted, over a connection of its own."""
     # Absolute, as it is a URI; ``ro``: whoever reads the log changes nothing.
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         database.execute("BEGIN")

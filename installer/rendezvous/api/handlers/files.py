@@ -19,9 +19,9 @@ from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound,
 from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import Download, json_of, steady
 from installer.rendezvous.api.context import Service, check_attempt
-from installer.rendezvous.api.views import CALLER, reply
-from installer.rendezvous.resources import clusters, hosts, reports
-from installer.rendezvous.resources.requests.params import one_of, required
+from installer.rendezvous.api.views import CALLER, attachment, reply
+from installer.rendezvous.resources import hosts, reports
+from installer.rendezvous.resources.requests.params import file_name, one_of, required
 from installer.rendezvous.store.logs import CHUNK, tar
 from installer.rendezvous.store.model import Cluster, Host
 
@@ -37,36 +37,24 @@ FOR_AGENTS = ("kubeconfig-noingress",)
 HOST_FILE = re.compile(r"^(master|worker|arbiter)-[0-9a-f-]{36}\.ign$")
 
 
-def _attachment(content: bytes, name: str) -> web.Response:
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
-
-
-def _named(request: web.Request, allowed: tuple[str, ...]) -> str:
-    """The query's file_name. Raises Unparsable."""
-    name = required(request.query.get("file_name"), "file_name", "query")
-    one_of(name, "file_name", "query", allowed)
-    return name
-
-
 async def cluster_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/files"""
     name = request.query.get("file_name", "")
     if not HOST_FILE.fullmatch(name):
-        name = _named(request, FILES)
+        name = file_name(request, FILES)
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.check_files_made(cluster)
-    return _attachment(service.engine.store.file(cluster.id, name), name)
+    hosts.check_files_made(cluster)
+    return attachment(service.engine.store.file(cluster.id, name), name)
 
 
 async def credentials_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/credentials"""
-    name = _named(request, CREDENTIALS)
+    name = file_name(request, CREDENTIALS)
     if request.get(CALLER) is Scheme.AGENT and name not in FOR_AGENTS:
         raise Forbidden(f"{name} is for the user: agents may read {', '.join(FOR_AGENTS)}")
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
-    return _attachment(service.engine.store.file(cluster.id, name), name)
+    hosts.check_files_made(cluster, hosts.WITH_CREDENTIALS)
+    return attachment(service.engine.store.file(cluster.id, name), name)
 
 
 def _url(service: Service, path: str, query: dict[str, str]) -> web.Response:
@@ -77,7 +65,7 @@ def _url(service: Service, path: str, query: dict[str, str]) -> web.Response:
 async def cluster_file_url(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/files-presigned"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    name = _named(request, PRESIGNED)
+    name = file_name(request, PRESIGNED)
     base = f"/clusters/{cluster.id}"
     if name == "logs":
         if "logs_type" in request.query:
@@ -85,10 +73,10 @@ async def cluster_file_url(service: Service, request: web.Request) -> Response:
         keys = ("logs_type", "host_id")
         return _url(service, f"{base}/logs", {key: request.query[key] for key in keys if key in request.query})
     if name == "manifests":
-        folder, _, file_name = request.query.get("additional_name", "").partition("/")
-        if not any((m.folder, m.file_name) == (folder, file_name) for m in service.engine.store.manifests(cluster.id)):
-            raise NotFound(f"manifest {folder}/{file_name} does not exist")
-        return _url(service, f"{base}/manifests/files", {"folder": folder, "file_name": file_name})
+        folder, _, wanted = request.query.get("additional_name", "").partition("/")
+        if not any((m.folder, m.file_name) == (folder, wanted) for m in service.engine.store.manifests(cluster.id)):
+            raise NotFound(f"manifest {folder}/{wanted} does not exist")
+        return _url(service, f"{base}/manifests/files", {"folder": folder, "file_name": wanted})
     _check_exists(service, cluster, name)
     return _url(service, f"{base}/downloads/files", {"file_name": name})
 
@@ -96,7 +84,7 @@ async def cluster_file_url(service: Service, request: web.Request) -> Response:
 async def credentials_url(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/credentials-presigned"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    name = _named(request, CREDENTIALS)
+    name = file_name(request, CREDENTIALS)
     _check_exists(service, cluster, name)
     return _url(service, f"/clusters/{cluster.id}/downloads/credentials", {"file_name": name})
 
@@ -110,7 +98,7 @@ def _check_exists(service: Service, cluster: Cluster, name: str) -> None:
 async def credentials(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/credentials"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    clusters.check_files_made(cluster, clusters.WITH_CREDENTIALS)
+    hosts.check_files_made(cluster, hosts.WITH_CREDENTIALS)
     password = service.engine.store.file(cluster.id, "kubeadmin-password").decode().strip()
     domain = f"{cluster.name}.{cluster.base_dns_domain}"
     return reply(
@@ -126,7 +114,7 @@ async def host_ignition(service: Service, request: web.Request) -> Response:
     """GET /infra-env/{id}/hosts/{id}/downloads/ignition"""
     infra_env_id, host_id = request.match_info["infra_env_id"], request.match_info["host_id"]
     content = hosts.ignition(service.engine, infra_env_id, host_id)
-    return _attachment(content, hosts.ignition_name(service.engine.store.host(infra_env_id, host_id)))
+    return attachment(content, service.engine.store.host(infra_env_id, host_id).ignition_file)
 
 
 async def ingress_cert(service: Service, request: web.Request) -> Response:

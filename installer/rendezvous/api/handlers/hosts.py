@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
-import msgspec
 from aiohttp import web
 
 from installer.assisted.auth import ATTEMPT_HEADER
@@ -17,7 +16,6 @@ from installer.rendezvous.resources import hostchanges, hosts, replies, reports
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.resources.requests.params import integer
-from installer.rendezvous.store.model import Host
 
 Response = web.StreamResponse
 RETRY_SECONDS = 30
@@ -33,10 +31,6 @@ def _version(request: web.Request) -> str:
     if not version.isprintable():
         raise BadRequest("discovery_agent_version in header must be a text of printable characters")
     return version
-
-
-def _shown(service: Service, host: Host) -> msgspec.Raw:
-    return service.views.host(host)
 
 
 async def register(service: Service, request: web.Request) -> Response:
@@ -68,13 +62,13 @@ async def list_all(service: Service, request: web.Request) -> Response:
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts/{id}"""
     await service.reconcile_pending(service.engine.store.host(*_ids(request)).cluster_id)
-    return reply(_shown(service, service.engine.store.host(*_ids(request))))
+    return reply(service.views.host(service.engine.store.host(*_ids(request))))
 
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}/hosts/{id}"""
     body = await body_of(request, hostrequests.HostUpdate)
-    return reply(_shown(service, hostchanges.update(service.engine, *_ids(request), body)), 201)
+    return reply(service.views.host(hostchanges.update(service.engine, *_ids(request), body)), 201)
 
 
 async def delete(service: Service, request: web.Request) -> Response:
@@ -113,12 +107,12 @@ async def logs_progress(service: Service, request: web.Request) -> Response:
 async def bind(service: Service, request: web.Request) -> Response:
     """POST .../actions/bind"""
     cluster_id = str(UUID((await body_of(request, hostrequests.Binding)).cluster_id))
-    return reply(_shown(service, hosts.bind(service.engine, *_ids(request), cluster_id)))
+    return reply(service.views.host(hosts.bind(service.engine, *_ids(request), cluster_id)))
 
 
 async def unbind(service: Service, request: web.Request) -> Response:
     """POST .../actions/unbind"""
-    return reply(_shown(service, hosts.unbind(service.engine, *_ids(request))))
+    return reply(service.views.host(hosts.unbind(service.engine, *_ids(request))))
 
 
 async def reset(service: Service, request: web.Request) -> Response:
@@ -130,13 +124,13 @@ async def reset(service: Service, request: web.Request) -> Response:
 async def reset_validation(service: Service, request: web.Request) -> Response:
     """PATCH .../actions/reset-validation/{id}"""
     name = request.match_info["validation_id"]
-    return reply(_shown(service, hosts.reset_validation(service.engine, *_ids(request), name)))
+    return reply(service.views.host(hosts.reset_validation(service.engine, *_ids(request), name)))
 
 
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
     args = (await body_of(request, hostrequests.InstallerArgs)).args or []
-    return reply(_shown(service, hostchanges.set_installer_args(service.engine, *_ids(request), args)), 201)
+    return reply(service.views.host(hostchanges.set_installer_args(service.engine, *_ids(request), args)), 201)
 
 
 async def get_ignition(service: Service, request: web.Request) -> Response:
@@ -147,4 +141,4 @@ async def get_ignition(service: Service, request: web.Request) -> Response:
 async def update_ignition(service: Service, request: web.Request) -> Response:
     """PATCH .../ignition"""
     config = (await body_of(request, hostrequests.IgnitionParams)).config or ""
-    return reply(_shown(service, hostchanges.set_ignition(service.engine, *_ids(request), config)), 201)
+    return reply(service.views.host(hostchanges.set_ignition(service.engine, *_ids(request), config)), 201)

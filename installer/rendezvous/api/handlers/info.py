@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from aiohttp import web
 
+from installer.assisted import validation_ids
 from installer.assisted.enums import Role
 from installer.assisted.errors import NotFound
 from installer.assisted.stages import SNO
@@ -36,12 +37,8 @@ FEATURES = (
     *("CILIUM_NETWORK_TYPE", "CALICO_NETWORK_TYPE", "CISCO_ACI_NETWORK_TYPE", "NONE_NETWORK_TYPE"),
     *("NON_STANDARD_HA_CONTROL_PLANE", "USER_MANAGED_LOAD_BALANCER", "DUAL_STACK_PRIMARY_IPV6"),
 )
-OPERATORS = (
-    *("LVM", "ODF", "LSO", "CNV", "MCE", "MTV", "OSC", "NODE_FEATURE_DISCOVERY", "NVIDIA_GPU", "PIPELINES"),
-    *("SERVICEMESH", "SERVERLESS", "OPENSHIFT_AI", "AUTHORINO", "NMSTATE", "AMD_GPU", "KMM", "NODE_HEALTHCHECK"),
-    *("SELF_NODE_REMEDIATION", "FENCE_AGENTS_REMEDIATION", "NODE_MAINTENANCE", "KUBE_DESCHEDULER"),
-    *("CLUSTER_OBSERVABILITY", "NUMA_RESOURCES", "OADP", "METALLB", "LOKI", "OPENSHIFT_LOGGING"),
-)
+# ocs is odf's first name, which has no support level.
+OPERATORS = tuple(name.upper().replace("-", "_") for name in validation_ids.OPERATORS if name != "ocs")
 ARCHITECTURES = {
     "X86_64_ARCHITECTURE": "x86_64",
     "ARM64_ARCHITECTURE": "arm64",
@@ -102,29 +99,14 @@ async def openshift_versions(service: Service, request: web.Request) -> Response
     return reply({version: entry})
 
 
-async def release_sources(service: Service, request: web.Request) -> Response:
-    """GET /release-sources: none, releases are not looked up anywhere."""
-    return reply([])
-
-
-async def domains(service: Service, request: web.Request) -> Response:
-    """GET /domains: none, no DNS provider is managed from here."""
-    return reply([])
-
-
-async def operators(service: Service, request: web.Request) -> Response:
-    """GET /supported-operators: none can be installed by this service."""
+async def empty(service: Service, request: web.Request) -> Response:
+    """GET of releases to choose from, of DNS providers' domains, of operators and of bundles: this service has none."""
     return reply([])
 
 
 async def operator_properties(service: Service, request: web.Request) -> Response:
     """GET /supported-operators/{name}"""
     raise NotFound(f"operator {request.match_info['operator_name']} is not supported")
-
-
-async def bundles(service: Service, request: web.Request) -> Response:
-    """GET /operators/bundles: none."""
-    return reply([])
 
 
 async def bundle(service: Service, request: web.Request) -> Response:

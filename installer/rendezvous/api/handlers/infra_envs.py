@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from aiohttp import web
@@ -13,12 +13,15 @@ from installer.assisted.errors import BadRequest, Unparsable
 from installer.common.redact import shortened
 from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import Download, body_of
-from installer.rendezvous.api.context import ImageMaker, Service
-from installer.rendezvous.api.views import is_user, reply, without_secrets
+from installer.rendezvous.api.context import Service
+from installer.rendezvous.api.views import attachment, is_user, reply, without_secrets
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.requests import hosts as hostrequests
-from installer.rendezvous.resources.requests.params import one_of, required
+from installer.rendezvous.resources.requests.params import file_name, one_of
 from installer.rendezvous.store.model import InfraEnv
+
+if TYPE_CHECKING:
+    from installer.rendezvous.discovery.images import DiscoveryImages
 
 Response = web.StreamResponse
 # Files of an infra-env: those that have presigned URLs, and all of them.
@@ -109,14 +112,14 @@ async def new_signing_key(service: Service, request: web.Request) -> Response:
     return web.Response(status=204)
 
 
-def _maker(service: Service) -> ImageMaker:
+def _maker(service: Service) -> DiscoveryImages:
     if service.images is None:
         raise BadRequest("this service makes no images: it runs on a host that was booted from one")
     return service.images
 
 
 def _parameters(request: web.Request, name: str) -> dict[str, str]:
-    """What else a request says of the file that it is for. Raises BadRequest, Unparsable."""
+    """Return the request's other parameters of the file that it asks for. Raises BadRequest, Unparsable."""
     wanted = {key: text for key in PARAMETERS if (text := request.query.get(key))}
     for key, text in wanted.items():
         allowed, only_for = PARAMETERS[key]
@@ -150,14 +153,12 @@ async def _content(service: Service, infra_env: InfraEnv, name: str, wanted: Map
             infra_envs.check_boots_image(service.engine, infra_env, wanted["mac"])
         urls = {part: image_url(service, infra_env, part)[0] for part in ("vmlinuz", "initrd.img", "rootfs.img")}
         content = await service.slowly(maker.ipxe, infra_env, urls)
-    headers = {"Content-Disposition": f'attachment; filename="{shown_name}"'}
-    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+    return attachment(content, shown_name)
 
 
 async def file(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files"""
-    name = required(request.query.get("file_name"), "file_name", "query")
-    one_of(name, "file_name", "query", FILES)
+    name = file_name(request, FILES)
     return await _content(service, _infra_env(service, request), name, _parameters(request, name))
 
 
@@ -167,16 +168,12 @@ async def minimal_initrd(service: Service, request: web.Request) -> Response:
     if not infra_env.static_network_config:
         return web.Response(status=204)
     content = await service.slowly(_maker(service).minimal_initrd, infra_env)
-    if not content:
-        return web.Response(status=204)
-    headers = {"Content-Disposition": 'attachment; filename="minimal-initrd.img"'}
-    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+    return attachment(content, "minimal-initrd.img") if content else web.Response(status=204)
 
 
 async def file_url(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files-presigned"""
-    name = required(request.query.get("file_name"), "file_name", "query")
-    one_of(name, "file_name", "query", PRESIGNED)
+    name = file_name(request, PRESIGNED)
     url, end = image_url(service, _infra_env(service, request), name, _parameters(request, name))
     return reply({"url": url, "expires_at": end})
 

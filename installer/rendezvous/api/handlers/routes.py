@@ -95,11 +95,11 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("GET", "/support-levels/features/detailed", _by(USER), an.features_detailed),
     ("GET", "/support-levels/architectures", _by(USER), an.architectures),
     ("GET", "/openshift-versions", _by(USER), an.openshift_versions),
-    ("GET", "/release-sources", _by(USER), an.release_sources),
-    ("GET", "/domains", _by(USER), an.domains),
-    ("GET", "/supported-operators", _by(USER), an.operators),
+    ("GET", "/release-sources", _by(USER), an.empty),
+    ("GET", "/domains", _by(USER), an.empty),
+    ("GET", "/supported-operators", _by(USER), an.empty),
     ("GET", "/supported-operators/{operator_name}", _by(USER), an.operator_properties),
-    ("GET", "/operators/bundles", _by(USER), an.bundles),
+    ("GET", "/operators/bundles", _by(USER), an.empty),
     ("GET", "/operators/bundles/{id}", _by(USER), an.bundle),
     ("GET", "/events", _by(USER, WATCHER), ae.list_all),
     ("POST", "/events", _by(AGENT), ae.trigger),
@@ -146,12 +146,12 @@ async def _metrics(service: Service, request: web.Request) -> web.StreamResponse
     for host in service.engine.store.hosts():
         counts[host.status.value] = counts.get(host.status.value, 0) + 1
     lines += [f'assisted_installer_hosts{{status="{status}"}} {count}' for status, count in sorted(counts.items())]
-    for name, sizes, what in (
+    for name, sizes, help_text in (
         ("event_loop_lag_seconds", service.lag.wall, "How long requests waited for the service's loop to turn"),
         ("event_loop_cpu_seconds", service.lag.cpu, "How long the loop itself computed in a turn"),
     ):
         shares = [(0.5, sizes.share(0.5)), (0.99, sizes.share(0.99)), (1.0, sizes.longest)]
-        lines += [f"# HELP {name} {what}", f"# TYPE {name} summary"]
+        lines += [f"# HELP {name} {help_text}", f"# TYPE {name} summary"]
         lines += [f'{name}{{quantile="{part:g}"}} {seconds:.6f}' for part, seconds in shares]
         lines += [f"{name}_count {sizes.turns}"]
     return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")

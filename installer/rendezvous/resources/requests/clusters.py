@@ -35,7 +35,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return f"{type(self).__name__}({', '.join(self.sent_fields())})"
 
     def sent_fields(self) -> JsonMap:
-        """What was sent, without nulls, by the specification's names."""
+        """Return the fields that were sent, without nulls, by the specification's names."""
         sent: JsonMap = msgspec.to_builtins(self)
         return sent
 
@@ -119,7 +119,7 @@ class IgnitionEndpoint(Body, frozen=True, kw_only=True):
 
 
 class ClusterSettings(Body, frozen=True, kw_only=True):
-    """What both cluster-create-params and v2-cluster-update-params have."""
+    """The fields that cluster-create-params and v2-cluster-update-params share."""
 
     name: Name | None = None
     base_dns_domain: str | None = None

@@ -1,4 +1,4 @@
-"""What overrides of an install-config may hold, by upstream's InstallerConfigBaremetal (assisted-service,
+"""Overrides of an install-config, as far as upstream's InstallerConfigBaremetal has them (assisted-service,
 internal/installcfg/installcfg.go): a wrong type or an unknown field would only be refused by the payload's installer,
 when manifests are made. Names are case-sensitive here, since that installer reads the merged document.
 

@@ -108,6 +108,13 @@ def date_time(text: str, name: str) -> datetime:
     return at
 
 
+def file_name(request: web.Request, allowed: Collection[str]) -> str:
+    """The query's file_name. Raises Unparsable unless it is one of those that are allowed."""
+    name = required(request.query.get("file_name"), "file_name", "query")
+    one_of(name, "file_name", "query", allowed)
+    return name
+
+
 def one_of(value: object, name: str, place: str, allowed: Collection[str]) -> None:
     """Raise Unparsable unless the value of `name`, in `place` (query, body), is one of those that are allowed."""
     if value not in allowed:

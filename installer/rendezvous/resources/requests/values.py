@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from installer.assisted.errors import BadRequest
+from installer.assisted.validation_ids import OPERATORS
 from installer.common.formats import YamlError, jsontext, yamltext
 from installer.common.redact import shortened, shown_registry, without_login
 
@@ -288,11 +289,8 @@ def check_time_sources(only: str, additional: str, name: str) -> None:
         raise BadRequest(f"ntp_sources and {name} are mutually exclusive")
 
 
-def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operators: frozenset[str]) -> None:
-    """Fields of a cluster from a body; ``operators`` are the names that a cluster can have.
-
-    Raises BadRequest with all problems.
-    """
+def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any]) -> None:
+    """Check the fields of a cluster from a body. Raises BadRequest with all problems."""
     problems = _problems_of(CLUSTER, fields)
     for key in ("api_vips", "ingress_vips"):
         vips = [str(item.get("ip")) for item in fields.get(key) or []]
@@ -302,7 +300,7 @@ def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operat
     for key, items in networks.items():
         problems += [f"{key}: {problem}" for item in items if (problem := _network(str(item.get("cidr"))))]
     for item in fields.get("olm_operators") or []:
-        if item.get("name") not in operators:
+        if item.get("name") not in OPERATORS:
             problems.append(f"olm_operators: there is no operator {str(item.get('name') or '')[:80]!r}")
     _refuse(problems)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import combinations, product
 
 from installer.assisted.enums import VipVerification
-from installer.rendezvous.store.model import Host
+from installer.assisted.inventory import Inventory
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import networks
-from installer.rendezvous.validations.cluster.view import ClusterView
 from installer.rendezvous.validations.hostview import load_json
 from installer.rendezvous.validations.verdict import (
     Verdict,
@@ -29,6 +31,30 @@ LEAST_HOSTS = 4
 # Others need not look at host_prefix; then these hold.
 WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
 USUAL_PREFIX = {4: 23, 6: 64}
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster with its hosts, and how many manifests the user has given."""
+
+    cluster: Cluster
+    hosts: Sequence[tuple[Host, Inventory | None]]
+    settings: Settings
+    manifests: int = 0
+
+    @property
+    def discovered(self) -> bool:
+        """Has any host told what it is?"""
+        return any(inventory is not None for _, inventory in self.hosts)
+
+    def cidrs(self, kind: str) -> list[str]:
+        """CIDRs of ``machine``, ``cluster`` or ``service`` networks."""
+        items = getattr(self.cluster, f"{kind}_networks")
+        return [str(item["cidr"]) for item in items if item.get("cidr")]
+
+    def vips(self, kind: str) -> list[str]:
+        """Addresses of ``api`` or ``ingress`` VIPs."""
+        return [str(item["ip"]) for item in getattr(self.cluster, f"{kind}_vips") if item.get("ip")]
 
 
 def machine_cidr_defined(view: ClusterView) -> Verdict:
@@ -59,12 +85,12 @@ def _machine(view: ClusterView) -> list[str]:
     return [] if assigned_later else cidrs
 
 
-def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
+def cidr_defined(kind: str) -> Callable[[ClusterView], Verdict]:
     """The validation: is the network of this kind (`cluster` or `service`) there?"""
-    name = f"The {which.capitalize()} Network CIDR"
+    name = f"The {kind.capitalize()} Network CIDR"
 
     def check(view: ClusterView) -> Verdict:
-        return success(f"{name} is defined.") if view.cidrs(which) else failure(f"{name} is undefined.")
+        return success(f"{name} is defined.") if view.cidrs(kind) else failure(f"{name} is undefined.")
 
     return check
 
@@ -88,10 +114,10 @@ def no_overlap(view: ClusterView) -> Verdict:
         ("machine", "cluster", "service") if networks.machine_network_needed(view.cluster) else ("cluster", "service")
     )
     for first, second in combinations(kinds, 2):
-        for one, other in product(view.cidrs(first), view.cidrs(second)):
-            if networks.overlap(one, other):
+        for cidr, other_cidr in product(view.cidrs(first), view.cidrs(second)):
+            if networks.overlap(cidr, other_cidr):
                 names = f"{first.capitalize()} Network and {second.capitalize()} Network"
-                return failure(f"CIDRS Overlapping: {names}: CIDRS {one} and {other} overlap.")
+                return failure(f"CIDRS Overlapping: {names}: CIDRS {cidr} and {other_cidr} overlap.")
     return success("No CIDRS are overlapping.")
 
 
@@ -103,12 +129,10 @@ def same_families(view: ClusterView) -> Verdict:
     kinds = ["service", "cluster"]
     if networks.machine_network_needed(view.cluster):
         kinds.insert(0, "machine")
-    families_of = {which: networks.families(view.cidrs(which)) for which in kinds}
+    families_of = {kind: networks.families(view.cidrs(kind)) for kind in kinds}
     if any(versions != families_of["service"] for versions in families_of.values()):
-        names = ", ".join(f"{which.capitalize()}Networks" for which in kinds)
-        listed = ", ".join(
-            f"{which}: {'/'.join(f'IPv{v}' for v in versions)}" for which, versions in families_of.items()
-        )
+        names = ", ".join(f"{kind.capitalize()}Networks" for kind in kinds)
+        listed = ", ".join(f"{kind}: {'/'.join(f'IPv{v}' for v in versions)}" for kind, versions in families_of.items())
         return failure(f"Address families of networks ({names}) are not the same: {listed}.")
     return success("Same address families for all networks.")
 
@@ -138,14 +162,14 @@ def prefix_valid(view: ClusterView) -> Verdict:
     return success("The Cluster Network prefix is valid.")
 
 
-def vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
+def vips_defined(kind: str) -> Callable[[ClusterView], Verdict]:
     """The validation: are virtual IPs of this kind (`api` or `ingress`) there, where they are needed?"""
-    name = f"{VIP_NAMES[which]} virtual IPs are"
+    name = f"{VIP_NAMES[kind]} virtual IPs are"
 
     def check(view: ClusterView) -> Verdict:
         if networks.user_managed(view.cluster):
             return success(f"{name} not required: User Managed Networking")
-        if view.vips(which):
+        if view.vips(kind):
             return success(f"{name} defined.")
         return failure(f"{name} undefined and must be provided.")
 
@@ -153,7 +177,7 @@ def vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
 
 
 def shown_name(host: Host) -> str:
-    """What messages call a host: the name that the user asked for, else its id."""
+    """Return a host's name in messages: the one that the user asked for, else its id."""
     return host.requested_hostname or host.id
 
 
@@ -183,68 +207,68 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
     return "" if looked else None
 
 
-def _wrong_place(vip: str, what: str, cidr: str) -> str:
-    """Why a VIP cannot be in a machine network, empty when it can."""
+def _wrong_place(vip: str, field: str, cidr: str) -> str:
+    """Return the reason why a VIP cannot be in a machine network, empty if it can."""
     if not cidr:
-        return f"{what} <{vip}> cannot be set if Machine Network CIDR is empty"
+        return f"{field} <{vip}> cannot be set if Machine Network CIDR is empty"
     address, network = networks.address_of(vip), networks.network_of(cidr)
     if address not in network:
-        return f"{what} <{vip}> does not belong to machine-network-cidr <{cidr}>"
+        return f"{field} <{vip}> does not belong to machine-network-cidr <{cidr}>"
     if address.version == 4 and address == network.broadcast_address:
-        return f"{what} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
+        return f"{field} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
     return ""
 
 
-def vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
+def vips_valid(kind: str) -> Callable[[ClusterView], Verdict]:
     """The validation: is each virtual IP of this kind (`api` or `ingress`) in its machine network, and not in use?"""
-    name = VIP_NAMES[which]
+    name = VIP_NAMES[kind]
 
     def check(view: ClusterView) -> Verdict:
         if networks.user_managed(view.cluster):
             return success(f"{name} virtual IPs are not required: User Managed Networking")
-        if not view.vips(which):
+        if not view.vips(kind):
             return pending(f"{name} virtual IPs are undefined.")
         if not view.discovered or not view.cidrs("machine"):
             return pending(NOT_DISCOVERED)
         if networks.own_load_balancer(view.cluster):
-            return _with_own_load_balancer(view, which)
-        return _with_our_load_balancer(view, which)
+            return _with_own_load_balancer(view, kind)
+        return _with_our_load_balancer(view, kind)
 
     return check
 
 
-def _with_own_load_balancer(view: ClusterView, which: str) -> Verdict:
-    vip, what = view.vips(which)[0], f"{which} vip"
-    wrong = [_wrong_place(vip, what, cidr) for cidr in view.cidrs("machine")]
+def _with_own_load_balancer(view: ClusterView, kind: str) -> Verdict:
+    vip, field = view.vips(kind)[0], f"{kind} vip"
+    wrong = [_wrong_place(vip, field, cidr) for cidr in view.cidrs("machine")]
     if all(wrong):
         return failure(
-            f"{what} '{vip}' failed verification: none of the machine networks is satisfying the requirements: "
+            f"{field} '{vip}' failed verification: none of the machine networks is satisfying the requirements: "
             f"{'; '.join(wrong)}"
         )
-    return success(f"{what} {vip} is valid")
+    return success(f"{field} {vip} is valid")
 
 
-def _with_our_load_balancer(view: ClusterView, which: str) -> Verdict:
-    what, other = f"{which} vips", "ingress" if which == "api" else "api"
+def _with_our_load_balancer(view: ClusterView, kind: str) -> Verdict:
+    field, other = f"{kind} vips", "ingress" if kind == "api" else "api"
     cidrs, bad, unverified = view.cidrs("machine"), [], []
-    for index, vip in enumerate(view.vips(which)):
+    for index, vip in enumerate(view.vips(kind)):
         cidr = cidrs[index] if index < len(cidrs) else ""
-        wrong = _wrong_place(vip, what, cidr)
+        wrong = _wrong_place(vip, field, cidr)
         user = "" if wrong else _vip_in_use(vip, view)
         if wrong:
             bad.append(wrong)
         elif vip in view.vips(other):
-            bad.append(f"{what} <{vip}> appears both in apiVIPs and ingressVIPs")
+            bad.append(f"{field} <{vip}> appears both in apiVIPs and ingressVIPs")
         elif user:
             hint = TOO_SMALL if _room(cidr, len(view.hosts)) < 0 else ""
-            bad.append(f"{what} <{vip}> is already in use in cidr {cidr}, {user}{hint}")
+            bad.append(f"{field} <{vip}> is already in use in cidr {cidr}, {user}{hint}")
         elif user is None and not {"verify-vips", "free-network-addresses"} <= view.settings.disabled_steps:
-            unverified.append(f"{what} <{vip}> are not verified yet.")
+            unverified.append(f"{field} <{vip}> are not verified yet.")
     if bad:
         return failure("; ".join(bad))
     if unverified:
         return pending("; ".join(unverified))
-    return success(f"{what} {', '.join(view.vips(which))} belongs to the Machine CIDR and is not in use.")
+    return success(f"{field} {', '.join(view.vips(kind))} belongs to the Machine CIDR and is not in use.")
 
 
 def _room(cidr: str, hosts: int) -> int:

@@ -7,16 +7,15 @@ from typing import NamedTuple
 
 from installer.assisted.enums import HostStatus, Role
 from installer.assisted.enums import ValidationCategory as Category
+from installer.assisted.validation_ids import OPERATORS, of_operator
 from installer.assisted.validation_ids import ClusterValidation as V
-from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info
 from installer.rendezvous.validations import machinenetworks, networks
 from installer.rendezvous.validations.cluster import networks as net
-from installer.rendezvous.validations.cluster.view import ClusterView
+from installer.rendezvous.validations.cluster.networks import ClusterView
 from installer.rendezvous.validations.connectivity import with_fencing
-from installer.rendezvous.validations.host import ignored, operator_of
+from installer.rendezvous.validations.host import ignored, operator_verdict
 from installer.rendezvous.validations.verdict import (
-    SUPPRESSED,
     Verdict,
     Verdicts,
     as_info,
@@ -103,12 +102,12 @@ def _ntp(view: ClusterView) -> Verdict:
     limit = int(view.settings.max_clock_gap // 60)
     # Whole minutes, as upstream counts.
     if gaps and (max(gaps.values()) - min(gaps.values())) // 60 > limit:
-        ahead, behind = max(gaps, key=lambda name: gaps[name]), min(gaps, key=lambda name: gaps[name])
-        minutes = (gaps[ahead] - gaps[behind]) / 60
+        fastest, slowest = max(gaps, key=lambda name: gaps[name]), min(gaps, key=lambda name: gaps[name])
+        minutes = (gaps[fastest] - gaps[slowest]) / 60
         return failure(
             f"Hosts' clocks are not synchronized (there's more than a {limit} minutes gap between clocks), please "
-            f"configure an NTP server via DHCP or set clocks manually: {ahead} is {minutes:.1f} minutes ahead of "
-            f"{behind}."
+            f"configure an NTP server via DHCP or set clocks manually: {fastest} is {minutes:.1f} minutes ahead of "
+            f"{slowest}."
         )
     return success("No ntp problems found")
 
@@ -118,7 +117,7 @@ def _network_type_valid(view: ClusterView) -> Verdict:
     if kind not in NETWORK_TYPES:
         return failure(f"The network type {kind} is not valid; the valid network types are {', '.join(NETWORK_TYPES)}")
     if kind == "OpenShiftSDN":
-        if any(":" in cidr for which in ("machine", "cluster", "service") for cidr in view.cidrs(which)):
+        if any(":" in cidr for name in ("machine", "cluster", "service") for cidr in view.cidrs(name)):
             return failure(
                 "The cluster is configured with IPv6 which is not supported by OpenShiftSDN; use OVNKubernetes instead"
             )
@@ -132,7 +131,7 @@ def _network_type_valid(view: ClusterView) -> Verdict:
 
 
 def _calculated(view: ClusterView) -> Verdict:
-    """Where the cluster holds VIPs, the machine network must be exactly a subnet of the hosts."""
+    """Judge the machine network: of a cluster that holds VIPs it must be exactly a subnet of the hosts."""
     if networks.user_managed(view.cluster):
         return success("The Cluster Machine CIDR is not required: User Managed Networking")
     if networks.own_load_balancer(view.cluster):
@@ -183,21 +182,13 @@ def _platform(view: ClusterView) -> Verdict:
 
 
 def _operator(name: str) -> Callable[[ClusterView], Verdict]:
-    plain = operator_of(name)
-    absent = SUPPRESSED if plain in UNREPORTED else success(f"{plain} is disabled")
-
-    def check(view: ClusterView) -> Verdict:
-        if any(item.get("name") == plain for item in view.cluster.olm_operators):
-            return failure(f"Operator {plain} cannot be installed by this service")
-        return absent
-
-    return check
+    return lambda view: operator_verdict(view.cluster, name, UNREPORTED)
 
 
 class Validation(NamedTuple):
     """One line of the table."""
 
-    id: V
+    id: str
     category: Category
     check: Callable[[ClusterView], Verdict]
 
@@ -222,11 +213,9 @@ TABLE: tuple[Validation, ...] = (
     Validation(V.NETWORK_TYPE_VALID, Category.NETWORK, _network_type_valid),
     Validation(V.CUSTOM_MANIFESTS_REQUIREMENTS_SATISFIED, Category.CONFIGURATION, _manifests),
     Validation(V.PLATFORM_REQUIREMENTS_SATISFIED, Category.CONFIGURATION, _platform),
-    *(
-        Validation(V(name), Category.OPERATORS, _operator(name))
-        for name in (*OPERATORS, V.OPENSHIFT_AI_GPU_REQUIREMENTS_SATISFIED)
-    ),
+    *(Validation(of_operator(name), Category.OPERATORS, _operator(name)) for name in (*OPERATORS, "openshift-ai-gpu")),
 )
+_CATEGORIES = {line.id: line.category for line in TABLE}
 
 
 def evaluate(view: ClusterView) -> Verdicts:
@@ -237,4 +226,4 @@ def evaluate(view: ClusterView) -> Verdicts:
 
 def info_of(verdicts: Verdicts) -> Info:
     """The verdicts as the API shows them."""
-    return as_info(verdicts, TABLE)
+    return as_info(verdicts, _CATEGORIES)

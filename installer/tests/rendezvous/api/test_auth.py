@@ -1,4 +1,4 @@
-"""Who is let in, and how much those cost who are not: tokens, the brake on strangers, buckets."""
+"""Authentication and its cost: tokens, the brake on strangers, buckets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from installer.assisted import auth
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.assisted.errors import ConfigurationError, Forbidden, TooMany, Unauthorized
-from installer.rendezvous.api import limits
-from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
-from installer.rendezvous.api.limits import Bucket
+from installer.rendezvous.api import context
+from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND, Bucket
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import KEYS, filled, header, serve
 from installer.testing.service.rendezvous_kit import make_keys
@@ -32,7 +31,7 @@ AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 BURST = int(STRANGERS_AT_ONCE)
 
 
-def one(*schemes: Scheme) -> frozenset[Scheme]:
+def any_of(*schemes: Scheme) -> frozenset[Scheme]:
     return frozenset(schemes)
 
 
@@ -46,17 +45,17 @@ def authenticator() -> Authenticator:
 def test_each_scheme_has_its_header() -> None:
     for scheme in Scheme:
         headers = {HEADERS[scheme]: KEYS.token(scheme.value)}
-        assert authenticator().check(headers, one(scheme)) is scheme
+        assert authenticator().check(headers, any_of(scheme)) is scheme
         assert authenticator().check(headers, frozenset(Scheme)) is scheme
         for bearer in ("Bearer ", "bearer "):
             with pytest.raises(Unauthorized, match="must not begin with 'Bearer '"):
-                authenticator().check({HEADERS[scheme]: bearer + KEYS.token(scheme.value)}, one(scheme))
+                authenticator().check({HEADERS[scheme]: bearer + KEYS.token(scheme.value)}, any_of(scheme))
         for other in set(Scheme) - {scheme}:
             # In another's header, and by another's name.
             with pytest.raises(Unauthorized, match="no token"):
-                authenticator().check({HEADERS[other]: KEYS.token(scheme.value)}, one(scheme))
+                authenticator().check({HEADERS[other]: KEYS.token(scheme.value)}, any_of(scheme))
             with pytest.raises(Forbidden, match=f"of scheme {other.value} was given in {HEADERS[scheme]}"):
-                authenticator().check({HEADERS[scheme]: KEYS.token(other.value)}, one(scheme))
+                authenticator().check({HEADERS[scheme]: KEYS.token(other.value)}, any_of(scheme))
     assert {scheme.value: name for scheme, name in HEADERS.items()} == {
         "agentAuth": "X-Secret-Key",
         "userAuth": "Authorization",
@@ -66,7 +65,7 @@ def test_each_scheme_has_its_header() -> None:
 
 def test_a_wrong_token_does_not_spoil_a_right_one_beside_it() -> None:
     headers = {HEADERS[AGENT]: KEYS.token("userAuth"), HEADERS[USER]: KEYS.token("userAuth")}
-    assert authenticator().check(headers, one(AGENT, USER)) is USER
+    assert authenticator().check(headers, any_of(AGENT, USER)) is USER
 
 
 def test_a_malformed_token_is_refused_without_being_quoted() -> None:
@@ -80,7 +79,7 @@ def test_a_malformed_token_is_refused_without_being_quoted() -> None:
         "\udcff.\udcff.\udcff",
     ):
         with pytest.raises(Unauthorized) as caught:
-            authenticator().check({HEADERS[AGENT]: token}, one(AGENT))
+            authenticator().check({HEADERS[AGENT]: token}, any_of(AGENT))
         assert "token" in caught.value.reason
         assert not token or len(token) < 6 or token not in caught.value.reason
 
@@ -89,61 +88,61 @@ def test_a_token_of_the_greatest_length_is_checked() -> None:
     bare = len(KEYS.token("agentAuth", more=""))
     token = KEYS.token("agentAuth", more="x" * (auth.LONGEST - bare) * 3)[: auth.LONGEST]
     with pytest.raises(Unauthorized, match=r"not valid: (?!it has more)"):
-        authenticator().check({HEADERS[AGENT]: token}, one(AGENT))
+        authenticator().check({HEADERS[AGENT]: token}, any_of(AGENT))
     with pytest.raises(Unauthorized, match=f"more than {auth.LONGEST} characters"):
-        authenticator().check({HEADERS[AGENT]: token + "x"}, one(AGENT))
+        authenticator().check({HEADERS[AGENT]: token + "x"}, any_of(AGENT))
 
 
 def test_a_token_ends() -> None:
     now = time.time()
     verifier = authenticator()
     headers = {HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) + 100)}
-    assert verifier.check(headers, one(AGENT)) is AGENT
+    assert verifier.check(headers, any_of(AGENT)) is AGENT
     for seconds, recognized in ((99, AGENT), (100, None), (101, None)):
         with mock.patch.object(auth.time, "time", return_value=int(now) + seconds):
-            assert verifier.recognized(headers, one(AGENT)) is recognized
+            assert verifier.recognized(headers, any_of(AGENT)) is recognized
             if recognized is None:
                 with pytest.raises(Unauthorized, match="expired"):
-                    verifier.check(headers, one(AGENT))
+                    verifier.check(headers, any_of(AGENT))
             else:
-                assert verifier.check(headers, one(AGENT)) is AGENT
+                assert verifier.check(headers, any_of(AGENT)) is AGENT
     with pytest.raises(Unauthorized, match="expired"):
-        authenticator().check({HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) - 1)}, one(AGENT))
+        authenticator().check({HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) - 1)}, any_of(AGENT))
 
 
 def test_only_verified_tokens_are_remembered() -> None:
     verifier = authenticator()
     good, bad = header(AGENT), {HEADERS[AGENT]: STRANGERS.token("agentAuth")}
-    assert verifier.recognized({}, one(AGENT)) is None
-    assert verifier.recognized(good, one(AGENT)) is None
-    verifier.check(good, one(AGENT))
+    assert verifier.recognized({}, any_of(AGENT)) is None
+    assert verifier.recognized(good, any_of(AGENT)) is None
+    verifier.check(good, any_of(AGENT))
     with pytest.raises(Unauthorized):
-        verifier.check(bad, one(AGENT))
-    assert verifier.recognized(good, one(AGENT)) is AGENT
-    assert verifier.recognized(good, one(USER, AGENT)) is AGENT
-    assert verifier.recognized(bad, one(AGENT)) is None
+        verifier.check(bad, any_of(AGENT))
+    assert verifier.recognized(good, any_of(AGENT)) is AGENT
+    assert verifier.recognized(good, any_of(USER, AGENT)) is AGENT
+    assert verifier.recognized(bad, any_of(AGENT)) is None
     # Known as what it is, in its own header, and nowhere else.
-    assert verifier.recognized(good, one(USER)) is None
-    assert verifier.recognized({HEADERS[USER]: good[HEADERS[AGENT]]}, one(USER)) is None
+    assert verifier.recognized(good, any_of(USER)) is None
+    assert verifier.recognized({HEADERS[USER]: good[HEADERS[AGENT]]}, any_of(USER)) is None
 
 
 def test_a_known_token_costs_no_signature() -> None:
     verifier = authenticator()
     good = header(AGENT)
-    verifier.check(good, one(AGENT))
+    verifier.check(good, any_of(AGENT))
     with mock.patch.object(jwt, "decode", side_effect=AssertionError):
-        assert verifier.check(good, one(AGENT)) is AGENT
+        assert verifier.check(good, any_of(AGENT)) is AGENT
 
 
 def test_known_tokens_are_not_forgotten_for_new_ones() -> None:
     verifier = authenticator()
     good = header(AGENT)
-    verifier.check(good, one(AGENT))
+    verifier.check(good, any_of(AGENT))
     others = [{HEADERS[AGENT]: KEYS.token("agentAuth", number=number)} for number in range(auth.REMEMBERED + 5)]
     for other in others:
-        verifier.check(other, one(AGENT))
-        assert verifier.recognized(good, one(AGENT)) is AGENT
-    still = [verifier.recognized(other, one(AGENT)) is AGENT for other in others]
+        verifier.check(other, any_of(AGENT))
+        assert verifier.recognized(good, any_of(AGENT)) is AGENT
+    still = [verifier.recognized(other, any_of(AGENT)) is AGENT for other in others]
     assert not still[0]
     assert still.count(True) == auth.REMEMBERED - 1  # and `good`
 
@@ -172,7 +171,7 @@ def test_a_key_that_verifies_nothing_is_refused_at_the_start(text: str, rule: st
 def test_a_key_under_the_name_that_openshift_install_gives_it() -> None:
     renamed = base64.b64decode(KEYS.public_base64).replace(b" PUBLIC KEY-", b" EC PUBLIC KEY-")
     keeper = Authenticator("agent-installer-local", base64.b64encode(renamed).decode())
-    keeper.check({HEADERS[AGENT]: KEYS.token("agentAuth")}, one(AGENT))
+    keeper.check({HEADERS[AGENT]: KEYS.token("agentAuth")}, any_of(AGENT))
 
 
 def test_only_two_ways_to_authenticate() -> None:
@@ -180,8 +179,8 @@ def test_only_two_ways_to_authenticate() -> None:
         with pytest.raises(ConfigurationError, match="AUTH_TYPE"):
             Authenticator(kind, KEYS.public_base64)
     everybody = Authenticator("none", "")
-    assert everybody.check({}, one(USER)) is USER
-    assert everybody.recognized({}, one(WATCHER)) is WATCHER
+    assert everybody.check({}, any_of(USER)) is USER
+    assert everybody.recognized({}, any_of(WATCHER)) is WATCHER
 
 
 # the brake
@@ -204,7 +203,7 @@ def braked(directory: Path, use: Callable[[TestClient, Turned], Any]) -> None:
     async def run(client: TestClient, fleet: Fleet) -> None:
         await use(client, clock)
 
-    with mock.patch.object(limits.Bucket, "__init__", _with(clock)):
+    with mock.patch.object(context.Bucket, "__init__", _with(clock)):
         serve(directory, run)
 
 
@@ -246,7 +245,7 @@ def test_checks_for_strangers_are_braked_and_who_is_known_is_not(tmp_path: Path)
 
 
 def test_the_rate_limit_of_strangers_recovers_after_a_flood(tmp_path: Path) -> None:
-    """What is refused costs nothing: in the long run, one a second is looked at, however many ask."""
+    """A refused request costs nothing: in the long run, one a second is looked at, however many ask."""
 
     async def use(client: TestClient, clock: Turned) -> None:
         for _ in range(BURST):
@@ -323,7 +322,7 @@ def test_a_bucket_forgets_who_was_not_seen_for_longest() -> None:
     clock = Turned()
     bucket = Bucket(0.001, 1.0, clock)
     bucket.take("first")
-    for number in range(limits.REMEMBERED - 1):
+    for number in range(context.REMEMBERED - 1):
         bucket.take(str(number))
     with pytest.raises(TooMany):
         bucket.take("first")

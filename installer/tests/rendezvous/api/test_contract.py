@@ -62,8 +62,8 @@ def embedded(data: bytes, folder: Path) -> dict[str, Any]:
 
 
 def test_the_folder_is_private_and_its_ca_is_shared(service: Standalone) -> None:
-    for who in ("agent", "user", "watcher"):
-        assert stat.S_IMODE((service.dir / f"auth/{who}-token").stat().st_mode) == 0o600
+    for party in ("agent", "user", "watcher"):
+        assert stat.S_IMODE((service.dir / f"auth/{party}-token").stat().st_mode) == 0o600
     for name in ("tls/ca.key", "tls/service.key", "data/assisted.db"):
         assert stat.S_IMODE((service.dir / name).stat().st_mode) == 0o600
     assert stat.S_IMODE(service.ca.stat().st_mode) == 0o644
@@ -81,7 +81,7 @@ def test_a_service_takes_the_versions_of_its_release_from_the_start(service: Sta
 
 
 def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Path) -> None:
-    user, agent, watcher = (service.api(who) for who in ("user", "agent", "watcher"))
+    user, agent, watcher = (service.api(party) for party in ("user", "agent", "watcher"))
     machine = Machine(0, Network())
     cluster = user.v2_register_cluster(
         {

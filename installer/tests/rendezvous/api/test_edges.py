@@ -1,4 +1,4 @@
-"""Whose fault it is: a caller's mistake is answered with the field's name, ours is a 500 and in the log."""
+"""Faults by their owner: a caller's is answered with the field's name, ours is a 500 and in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from installer.assisted import inventory as inv
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.enums import StepType
 from installer.rendezvous.api.handlers.routes import ROUTES
-from installer.rendezvous.resources import outputs, replies
+from installer.rendezvous.resources import replies
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.store import documents, shapes
@@ -225,14 +225,14 @@ T = StepType
 OUTPUTS: dict[StepType, Any] = {
     T.INVENTORY: inv.Inventory,
     T.CONNECTIVITY: PeersReport,
-    T.NTP: outputs.NtpSources,
+    T.NTP: replies._NtpSources,
     T.DOMAINS: documents.Resolutions,
     T.FREE_ADDRESSES: list[documents.FreeNetwork],
     T.VERIFY_VIPS: list[documents.VerifiedVip],
     T.TANG: documents.Tang,
     T.API_VIP: documents.ApiVip,
-    T.DISK_SPEED: outputs.DiskSpeed,
-    T.IMAGES: outputs.Images,
+    T.DISK_SPEED: replies._DiskSpeed,
+    T.IMAGES: replies._Images,
 }
 # Right in type, and no address.
 NO_ADDRESSES = {

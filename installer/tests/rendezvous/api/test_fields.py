@@ -1,4 +1,4 @@
-"""What the API shows: lists that are stored as such are texts, as in upstream's service; a state that is known is not
+"""The API's fields: lists that are stored as such are texts, as in upstream's service; a state that is known is not
 sent again."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ OTHERS = {"ntp_source", "packet_loss_percentage"}
 
 
 def empty_fields(value: object, path: str = "") -> Iterator[str]:
-    """Where an answer has a null, or a text, number or boolean that is empty, and should not have the field."""
+    """Return the places of an answer whose field is null or empty, and should be left out."""
     if isinstance(value, list):
         for item in value:
             yield from empty_fields(item, path)

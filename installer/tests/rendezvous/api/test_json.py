@@ -87,7 +87,7 @@ def test_what_is_nested_deeply_is_the_senders_fault(tmp_path: Path) -> None:
         for depth in (DEEPEST + 1, 900, 2000, 60_000):
             deep = nested(depth // 2) if depth > 50_000 else nested(depth)
             held = f'{{"ignition": {{"version": "3.2.0"}}, "x": {deep}}}'
-            for method, path, body, who in (
+            for method, path, body, caller in (
                 ("POST", "/clusters", f'{{"name": {deep}}}', user),
                 ("PATCH", "/clusters/{cluster_id}", f'{{"name": {deep}}}', user),
                 ("PATCH", "/clusters/{cluster_id}/install-config", json.dumps(held), user),
@@ -108,7 +108,7 @@ def test_what_is_nested_deeply_is_the_senders_fault(tmp_path: Path) -> None:
                 ("POST", f"{host}/instructions", json.dumps(answered("ntp-synchronizer", held)), agent),
                 ("POST", f"{host}/instructions", json.dumps(answered("domain-resolution", held)), agent),
             ):
-                answer = await client.request(method, filled(path, fleet), data=body, headers=who)
+                answer = await client.request(method, filled(path, fleet), data=body, headers=caller)
                 assert answer.status == 400, (depth, path, answer.status, await answer.text())
             for kind in ("inventory", "connectivity-check"):
                 reply = answered(kind, f'{{"odd": {nested(2000)}}}')
@@ -151,7 +151,7 @@ def longest_turn_of_bodies(directory: Path) -> float:
 
 
 def test_no_body_stops_the_loop(tmp_path: Path) -> None:
-    """What is the most work for its size, or its limit."""
+    """The bodies are the most work for their size, or for the limit."""
     longest = quickest(lambda number: longest_turn_of_bodies(tmp_path / str(number)))
     assert 0 < longest < LIMIT
 

@@ -8,14 +8,12 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import assisted_service_client as public
 import pytest
 
-from installer.assisted.errors import ClientError
 from installer.testing.service.forked_kit import forked
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
@@ -132,35 +130,6 @@ def test_discovery_to_installing_with_a_killed_service(service: Running, tmp_pat
     finally:
         agent.send_signal(signal.SIGTERM)
         agent.wait(10)
-
-
-@pytest.fixture(scope="module")
-def answering(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with forked(tmp_path_factory.mktemp("answering")) as live:
-        yield live
-
-
-def test_tokens_fit_their_endpoints(answering: Running) -> None:
-    assert answering.client("watcherAuth").call("GET", "/clusters") == []
-    for scheme, method, path in (
-        ("watcherAuth", "POST", "/clusters"),
-        ("agentAuth", "GET", "/clusters"),
-        ("agentAuth", "GET", "/infra-envs"),
-        ("userAuth", "POST", "/infra-envs/x/hosts"),
-    ):
-        with pytest.raises(ClientError) as caught:
-            answering.client(scheme).call(method, path, {} if method == "POST" else None)
-        assert caught.value.status == 401, (scheme, path)
-
-
-def test_error_bodies(answering: Running) -> None:
-    user = answering.client()
-    with pytest.raises(ClientError, match=r"HTTP 404: cluster .* was not found"):
-        user.call("GET", "/clusters/6d3f6d5a-0000-4000-8000-000000000000")
-    with pytest.raises(ClientError, match="HTTP 400: pull_secret in body is required"):
-        user.call("POST", "/clusters", {"name": "x", "openshift_version": "4"})
-    with pytest.raises(ClientError, match="machine_networks"):
-        user.call("POST", "/clusters", {**CLUSTER, "machine_networks": [{"cidr": "10.0.0.1/80"}]})
 
 
 @pytest.mark.parametrize(

@@ -203,14 +203,14 @@ def test_a_disk_that_hangs_under_logs_holds_up_no_agent(tmp_path: Path) -> None:
         held = [loop.run_in_executor(None, back.wait) for _ in range(64)]
         upload = asyncio.create_task(send(client, fleet, "logs_type=controller"))
         hosts, agent = filled("/infra-envs/{infra_env_id}/hosts", fleet), header(Scheme.AGENT)
-        one = f"{hosts}/{fleet.machines[0].id}"
+        host = f"{hosts}/{fleet.machines[0].id}"
         reply = {"step_type": StepType.NTP, "step_id": "x", "exit_code": 0, "output": '{"ntp_sources": []}'}
         try:
             async with asyncio.timeout(60):
                 for answer, status in (
                     (client.post(hosts, json={"host_id": UUID}, headers=agent), 201),
-                    (client.get(f"{one}/instructions", headers=agent), 200),
-                    (client.post(f"{one}/instructions", json=reply, headers=agent), 204),
+                    (client.get(f"{host}/instructions", headers=agent), 200),
+                    (client.post(f"{host}/instructions", json=reply, headers=agent), 204),
                 ):
                     assert (await answer).status == status
             assert not upload.done()

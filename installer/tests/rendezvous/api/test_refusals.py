@@ -20,8 +20,8 @@ INFRA_ENV = "00000000-0000-4000-8000-0000000000e1"
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with forked(tmp_path_factory.mktemp("service")) as one:
-        yield one
+    with forked(tmp_path_factory.mktemp("service")) as running:
+        yield running
 
 
 def refuse(service: Running, path: str, body: Any, *, scheme: str = "userAuth", token: str = "") -> ClientError:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.endpoint import BASE
-from installer.common.redact import redact
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.handlers.routes import NOT_OFFERED, OPEN
 from installer.testing.engine.fleet_kit import Fleet
@@ -43,7 +42,7 @@ def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
                 # Where that header is looked at, the caller is known then; but not that it may do this.
                 some = accepted if scheme in schemes else attempts
                 some += [{HEADERS[scheme]: KEYS.token(other.value)} for other in wrong]
-            for headers, status in [*((one, 401) for one in attempts), *((one, 403) for one in accepted)]:
+            for headers, status in [*((sent, 401) for sent in attempts), *((sent, 403) for sent in accepted)]:
                 answer = await client.request(method, filled(path, fleet), headers=headers)
                 assert answer.status == status, (method, path, headers)
                 body = await answer.json()
@@ -183,30 +182,6 @@ def test_no_body_of_any_shape_is_the_services_fault(tmp_path: Path) -> None:
         serve(tmp_path, use)
 
 
-SECRETS = (
-    "eyJhbGciOiJFUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl",
-    '{"auths":{"r:5000":{"auth":"c2VjcmV0OnNlY3JldA=="}}}',
-    '{\\"auth\\": \\"c2VjcmV0OnNlY3JldA==\\"}',
-    "https://admin:c2VjcmV0OnNlY3JldA==@registry.example/v2",
-    "password=c2VjcmV0OnNlY3JldA==",
-    "-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0OnNlY3JldA==\n-----END EC PRIVATE KEY-----",
-)
-
-
-@given(st.text(st.characters(codec="utf-8"), max_size=30), st.sampled_from(SECRETS), st.text(max_size=30))
-def test_secrets_are_taken_out_of_texts(before: str, secret: str, after: str) -> None:
-    clean = redact(f"{before} {secret} {after}")
-    assert "c2VjcmV0OnNlY3JldA" not in clean
-    assert "c2lnbmF0dXJl" not in clean
-
-
-@given(
-    st.sampled_from(["found 512 MiB, at least 1024 MiB needed", "api vip 192.168.111.5 is in use", "host-0: Failed"])
-)
-def test_what_is_no_secret_stays(text: str) -> None:
-    assert redact(text) == text
-
-
 def test_secrets_reach_no_event_status_or_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         token = KEYS.token("agentAuth")
@@ -220,8 +195,8 @@ def test_secrets_reach_no_event_status_or_log(tmp_path: Path, caplog: pytest.Log
         stage = {"current_stage": "Failed", "progress_info": f"pull with {PULL_SECRET} and {token} failed"}
         await client.put(f"{path}/progress", json=stage, headers=agent)
         await client.get(filled("/clusters"), headers={"Authorization": token})
-        for what in ("/clusters?with_hosts=true", "/events", "/infra-envs"):
-            answer = await client.get(filled(what), headers=header(Scheme.USER))
+        for path in ("/clusters?with_hosts=true", "/events", "/infra-envs"):
+            answer = await client.get(filled(path), headers=header(Scheme.USER))
             text = await answer.text()
             assert token not in text
             assert "c2VjcmV0OnNlY3JldA" not in text

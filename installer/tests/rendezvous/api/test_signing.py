@@ -216,7 +216,7 @@ def test_only_reading_can_be_signed() -> None:
 
 
 def test_a_signature_opens_no_other_endpoint(tmp_path: Path) -> None:
-    """Whatever is signed by the right key: only what is in SIGNED takes a signature at all."""
+    """Only the routes in SIGNED take a signature at all, whatever else the right key has signed."""
 
     async def use(client: TestClient, fleet: Fleet) -> None:
         key = fleet.world.store.secret("urls")

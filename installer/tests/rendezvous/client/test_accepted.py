@@ -1,4 +1,4 @@
-"""What `agent create` accepts, registered with the real service by the hosts' own client."""
+"""Manifests that `agent create` accepts, registered with the real service by the hosts' own client."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from installer.create.stages.resolve import ResolvedRelease
 from installer.errors import InstallerError
 from installer.manifests import files as names
 from installer.manifests import read as manifests
+from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.client.command import Client
 from installer.testing.create import inputs_kit as kit
 from installer.testing.create.manifests_kit import RELEASE, edited, generated
@@ -62,11 +63,14 @@ def of_this_release(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifests, "compose_all", functools.cache(lambda text: [*compose_all(text)]))
 
 
-def changes(files: dict[str, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Yield the manifests with each field of three of them changed, and fields added that they lack."""
+def changes(files: dict[str, bytes], done: set[tuple[str, str]]) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """Yield the manifests with each field of three of them changed but those that are done, and with fields added."""
     for name in SPECS:
         spec = yaml.safe_load(files[name])["spec"]
         for path in {*_paths(spec), *(FIELDS if name != names.DEPLOYMENT else ())}:
+            if (name, path) in done:
+                continue
+            done.add((name, path))
             for value in (*VALUES, *FIELDS.get(path.rpartition(".")[2], ())):
                 with contextlib.suppress(KeyError):  # where there is nothing to remove
                     yield f"{name} spec.{path}={value!r}", edited(files, name, f"spec.{path}", copy.deepcopy(value))
@@ -89,27 +93,43 @@ def accepted(folder: Path, files: dict[str, bytes]) -> dict[str, bytes] | None:
         return None
 
 
-@pytest.mark.parametrize("base", BASES)
-def test_the_service_registers_what_create_accepts(base, client, tmp_path):
+def bodies(made: dict[str, bytes]) -> str:
+    """What the client would send of these manifests."""
+    parsed = client_manifests.parse({Path(name).name: data for name, data in made.items()})
+    cluster = client_manifests.cluster_params(parsed, RELEASE, VERSION)
+    infra_env = client_manifests.infra_env_params(parsed, "c", "full-iso", VERSION)
+    return repr((cluster, infra_env, client_manifests.overrides(parsed)))
+
+
+def labelled(folder: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
+    """Yield the manifests of each base, as they are and changed; ``folder`` has its files meanwhile."""
+    done: set[tuple[str, str]] = set()
+    for base, install in BASES.items():
+        agent = kit.AGENT if base == "sno" else {**kit.AGENT, "hosts": kit.AGENT["hosts"][:1]}
+        _, _, files = generated(install, agent)
+        (folder / "agent-config.yaml").write_text(kit.text(agent))
+        for name, data in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(data)
+        yield base, files
+        yield from changes(files, done)
+
+
+def test_the_service_registers_what_create_accepts(client, tmp_path):
     service, root = client
-    agent = kit.AGENT if base == "sno" else {**kit.AGENT, "hosts": kit.AGENT["hosts"][:1]}
-    _, _, files = generated(BASES[base], agent)
-    (tmp_path / "agent-config.yaml").write_text(kit.text(agent))
-    for name, data in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes(data)
-    registered: set[tuple[tuple[str, bytes], ...]] = set()
+    registered: set[str] = set()
     wrong = []
-    for label, changed in (("as it is", files), *changes(files)):
+    api = service.client()
+    for label, changed in labelled(tmp_path):
         made = accepted(tmp_path, changed)
-        if made is None or (key := tuple(sorted(made.items()))) in registered:
+        if made is None or (key := bodies(made)) in registered:
             continue
         registered.add(key)
         (root / "manifests").mkdir(parents=True, exist_ok=True)
         for name, data in made.items():
             (root / "manifests" / name).write_bytes(data)
         env = {"OPENSHIFT_INSTALL_RELEASE_IMAGE": RELEASE, "OPENSHIFT_VERSION": VERSION}
-        registering = Client(service.client(), root, root / "failures", env)
+        registering = Client(api, root, root / "failures", env)
         resources: list[str] = []
         try:
             resources.append(f"/clusters/{registering.register_cluster()}")
@@ -117,6 +137,6 @@ def test_the_service_registers_what_create_accepts(base, client, tmp_path):
         except RendezvousError as error:
             wrong.append(f"{label}: {error}")
         for path in reversed(resources):
-            service.client().call("DELETE", path)
+            api.call("DELETE", path)
     assert not wrong, "\n".join(wrong)
-    assert len(registered) > 5
+    assert len(registered) > 15

@@ -207,8 +207,8 @@ def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
     ]
     for other in (msgspec.structs.replace(cluster, control_plane_count=3), cluster):
         alone = msgspec.structs.replace(pair[1], fencing_credentials=FencingCredentials())
-        one = pair if other is not cluster else [pair[0], alone]
-        assert "fencing" not in installconfig.build(other, [], one, config)["controlPlane"]
+        members = pair if other is not cluster else [pair[0], alone]
+        assert "fencing" not in installconfig.build(other, [], members, config)["controlPlane"]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_manifest_errors(tmp_path: Path) -> None:
         cm.load(tmp_path / "manifests")
 
 
-def test_a_service_that_is_not_there() -> None:
+def test_a_service_that_does_not_run() -> None:
     from installer.assisted.auth import Scheme
     from installer.assisted.client import AssistedClient
     from installer.assisted.endpoint import endpoint

@@ -1,4 +1,4 @@
-"""What `agent create` says of that which the service would refuse: the user's own file and field, once."""
+"""Messages of `agent create` on inputs that the service would refuse: the user's own file and field, once."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What is done beside the loop: the database's log, collections of garbage, images."""
+"""Work beside the loop: the database's log, collections of garbage, images."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 from unittest import mock
 
 from installer.rendezvous.api.app import SERVICE
-from installer.rendezvous.eventloop import collector
-from installer.rendezvous.store import checkpoint
+from installer.rendezvous.eventloop import lag
+from installer.rendezvous.store import records
 from installer.rendezvous.store.database import Store
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import serve
@@ -32,19 +32,19 @@ def test_the_database_log_is_folded_in_by_a_thread(tmp_path: Path) -> None:
                 store.put_file("c", "f", os.urandom(MIB))
 
     fill(6)
-    log = checkpoint.log_of(path)
+    log = records.write_ahead_log(path)
     before = log.stat().st_size
     # No write has waited for it.
-    assert before > checkpoint.LARGE + MIB
+    assert before > records.LARGE_LOG + MIB
     threads: set[str] = set()
-    original = checkpoint.fold
+    original = records.fold_log
 
     def fold(database: Path) -> None:
         threads.add(threading.current_thread().name)
         original(database)
 
-    with mock.patch.object(checkpoint, "fold", fold):
-        asyncio.run(checkpoint.when_large(path))
+    with mock.patch.object(records, "fold_log", fold):
+        asyncio.run(records.fold_large_log(path))
     assert threads
     assert threading.main_thread().name not in threads
     # The log is used from its beginning again.
@@ -59,14 +59,14 @@ def test_the_database_log_is_folded_in_by_a_thread(tmp_path: Path) -> None:
 
 def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
     store = Store(tmp_path / "x.db")
-    with mock.patch.object(checkpoint, "fold", side_effect=AssertionError):
-        asyncio.run(checkpoint.when_large(tmp_path / "x.db"))
+    with mock.patch.object(records, "fold_log", side_effect=AssertionError):
+        asyncio.run(records.fold_large_log(tmp_path / "x.db"))
     store.close()
 
 
 def test_a_full_collection_looks_at_what_is_new(tmp_path: Path) -> None:
     async def use() -> None:
-        task = asyncio.create_task(collector.freeze_survivors())
+        task = asyncio.create_task(lag.freeze_survivors())
         await asyncio.sleep(0)
         kept = [[] for _ in range(100_000)]  # type: ignore[var-annotated]
         gc.collect()
@@ -81,7 +81,7 @@ def test_a_full_collection_looks_at_what_is_new(tmp_path: Path) -> None:
         del kept
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert collector.set_aside not in gc.callbacks
+        assert lag.set_aside not in gc.callbacks
         assert gc.get_freeze_count() == 0
 
     asyncio.run(use())
@@ -95,8 +95,8 @@ def test_what_was_set_aside_is_looked_at_now_and_then() -> None:
         first, second = Thing(), Thing()
         first.other, second.other = second, first  # type: ignore[attr-defined]
         gone = weakref.ref(first)
-        with mock.patch.object(collector, "THOROUGH", 0.2):
-            task = asyncio.create_task(collector.freeze_survivors())
+        with mock.patch.object(lag, "THOROUGH", 0.2):
+            task = asyncio.create_task(lag.freeze_survivors())
             await asyncio.sleep(0)
             more = [[] for _ in range(gc.get_freeze_count())]  # type: ignore[var-annotated]
             gc.collect()

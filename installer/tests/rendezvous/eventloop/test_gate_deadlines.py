@@ -37,8 +37,8 @@ def test_a_silent_connection_is_ended(tmp_path: Path) -> None:
                     await asyncio.sleep(0.02)
 
         task = asyncio.create_task(trickle())
-        for what, peer in silent.items():
-            assert await peer.gone() < 20, what
+        for kind, peer in silent.items():
+            assert await peer.gone() < 20, kind
         task.cancel()
         assert place.gate.count == 0
         await place.works()
@@ -126,8 +126,8 @@ def test_a_body_that_stops_ends_the_request(tmp_path: Path) -> None:
             (f"/clusters/{place.fleet.cluster_id}/logs?logs_type=controller", "multipart/form-data; boundary=a"),
         ):
             peer = await place.connect()
-            who = AGENT if "logs" in path else USER
-            await peer.say(request("POST", path, {**who, "Content-Type": kind, "Content-Length": "100000"}))
+            caller = AGENT if "logs" in path else USER
+            await peer.say(request("POST", path, {**caller, "Content-Type": kind, "Content-Length": "100000"}))
             await peer.say(FORM if "logs" in path else b'{"name"')
             status, text = await peer.answer()
             assert (status, json.loads(text)["code"]) == (408, "408")

@@ -122,7 +122,7 @@ def test_parts_are_joined_in_pieces() -> None:
 
 
 def test_large_lists_are_whole_and_go_out_in_pieces(tmp_path: Path) -> None:
-    """What the handlers make of two hundred hosts is what the objects are."""
+    """The handlers' lists of two hundred hosts are the objects themselves."""
 
     async def use(client: Any, fleet: Fleet) -> None:
         store = fleet.world.store
@@ -159,7 +159,7 @@ def test_large_lists_are_whole_and_go_out_in_pieces(tmp_path: Path) -> None:
 
 
 async def watched(work: Coroutine[Any, Any, Any]) -> tuple[float, Any]:
-    """What a coroutine returns, and the longest turn of this loop meanwhile, in seconds of the processor."""
+    """Return a coroutine's result, and the longest turn of this loop meanwhile, in seconds of the processor."""
     longest, begin = 0.0, time.thread_time()
     task = asyncio.create_task(work)
     while not task.done():

@@ -1,4 +1,4 @@
-"""How the loop measures itself, and how it hands out what is ready."""
+"""The loop's measurements of itself, and the order in which it hands out events."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_many_events_are_handed_out_a_few_at_a_time_and_none_is_lost() -> None:
             mine.recv(1)
         assert [key for key, _ in selector.select(0)] == [keys[0]]  # found again: it was not read
     for pair in pairs:
-        for one in pair:
-            one.close()
+        for end in pair:
+            end.close()
 
 
 def test_an_event_of_what_is_no_longer_watched_is_not_handed_out() -> None:
@@ -81,13 +81,13 @@ def test_an_event_of_what_is_no_longer_watched_is_not_handed_out() -> None:
         selector.unregister(gone)
         key = selector.modify(changed, selectors.EVENT_READ, "another reader")
         ready = selector.select(0)
-        assert [one.fd for one, _ in ready] == [stays.fileno()]
-        again = {one.fd: one for part in (selector.select(0), selector.select(0)) for one, _ in part}
+        assert [key.fd for key, _ in ready] == [stays.fileno()]
+        again = {key.fd: key for part in (selector.select(0), selector.select(0)) for key, _ in part}
         assert again[changed.fileno()] is key
         assert gone.fileno() not in again
     for pair in pairs:
-        for one in pair:
-            one.close()
+        for end in pair:
+            end.close()
 
 
 def test_a_connection_with_the_number_of_one_that_was_closed_is_heard() -> None:
@@ -114,7 +114,7 @@ def test_a_connection_with_the_number_of_one_that_was_closed_is_heard() -> None:
             loop.remove_reader(victim)
             victim.close()
             newcomers.extend(socket.socketpair())
-            newcomers.sort(key=lambda one: one.fileno() != number)
+            newcomers.sort(key=lambda end: end.fileno() != number)
             assert newcomers[0].fileno() == number
             loop.add_reader(newcomers[0], listen, newcomers[0])
             newcomers[1].send(b"hello")
@@ -125,8 +125,8 @@ def test_a_connection_with_the_number_of_one_that_was_closed_is_heard() -> None:
         await asyncio.wait_for(done, 30)
         for mine, _ in pairs[:-1]:
             loop.remove_reader(mine)
-        for one in (*newcomers, *(one for pair in pairs for one in pair)):
-            one.close()
+        for end in (*newcomers, *(end for pair in pairs for end in pair)):
+            end.close()
 
     in_turns(use)
     assert heard == [b"hello"]
@@ -152,8 +152,8 @@ def test_timers_have_their_turn_among_many_connections() -> None:
             await asyncio.sleep(0)
         for pair in pairs:
             loop.remove_reader(pair[0])
-            for one in pair:
-                one.close()
+            for end in pair:
+                end.close()
 
     in_turns(use)
     assert turns.index("other") <= AT_A_TIME

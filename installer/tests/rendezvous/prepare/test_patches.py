@@ -44,19 +44,19 @@ def fleet(tmp_path: Path) -> Fleet:
 
 @pytest.fixture
 def generated(tmp_path: Path) -> Run:
-    """What the installer makes ignition of, parsed, by folder and name, from these manifests of the user."""
+    """Return the manifests that ignition is made of, parsed, by folder and name, from these manifests of the user."""
     program = tmp_path / "program"
     program.write_text(PROGRAM)
     program.chmod(0o755)
 
     def run(**files: bytes) -> dict[str, object]:
         settings = Settings(work_dir=tmp_path / "data", registries_conf=tmp_path / "none", installer_binary=program)
-        given = [
+        stored = [
             Manifest(folder=folder, file_name=name, content=content)
             for (folder, name), content in ((key.split("/"), content) for key, content in files.items())
         ]
         cluster = Cluster(id="c", name="c", control_plane_count=3)
-        job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=given, settings=settings, name="f" * 16)
+        job = prepare.Job(cluster=cluster, infra_envs=(), hosts=(), manifests=stored, settings=settings, name="f" * 16)
         made = json.loads(prepare.generate(job)["bootstrap.ign"])["files"]
         return {name: load(text) for name, text in made.items()}
 
@@ -152,11 +152,17 @@ def test_operations_of_several_places(patch: str, wanted: object) -> None:
     assert load(patches.applied(manifest, patch.encode())) == wanted
 
 
-@pytest.mark.parametrize(("count", "problem"), [(26, "more than 2 MiB"), (900, "cannot be done|nested too deeply")])
-def test_copies_of_copies_have_an_end(count: int, problem: str) -> None:
-    copies = [f"- {{op: copy, from: /a, path: /a/x{n if count == 26 else ''}}}\n" for n in range(count)]
+@pytest.mark.parametrize(
+    ("manifest", "place", "problem"),
+    [(f"a: {{t: {'x' * 100_000}}}", "/x{}", "more than 2 MiB"), ("a: {}", "", "cannot be done|nested too deeply")],
+)
+def test_copies_of_copies_have_an_end(manifest: str, place: str, problem: str) -> None:
+    """Each copy doubles what is there, or how deep it is."""
+    patch = "".join(
+        f"- {{op: copy, from: /a, path: /a{place.format(n) or '/x' * 2**n}}}\n" for n in range(6 if place else 12)
+    )
     with pytest.raises(ValueError, match=problem):
-        patches.applied(b"a: {}\n", "".join(copies).encode())
+        patches.applied(manifest.encode(), patch.encode())
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 
 def document(fleet: Fleet, tmp_path: Path) -> dict[str, Any]:
-    """What the payload's installer gets for the cluster, on a service with a mirror's CA."""
+    """Return the install-config of the cluster, on a service with a mirror's CA."""
     settings = Settings(mirror_ca_file=tmp_path / "ca.crt", registries_conf=tmp_path / "none")
     hosts = fleet.world.store.hosts(cluster_id=fleet.cluster_id)
     infra_envs = clusters.infra_envs(fleet.world.engine, fleet.cluster_id)

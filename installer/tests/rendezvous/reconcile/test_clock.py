@@ -134,7 +134,7 @@ def test_a_service_may_sleep_while_the_clock_is_set(world: World, jump: float) -
 
 
 def lost(fleet: Fleet) -> int:
-    """How many are in error for their silence; the bootstrap host, which has two minutes more, for the others."""
+    """Count the hosts in error for their silence; the bootstrap host, with two minutes more, is so for the others."""
     assert set(fleet.statuses()) == {"error"}
     infos = [fleet.host(machine).status_info for machine in fleet.machines]
     assert infos.count("Host is part of a cluster that failed to install") == 1

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage, StepType
-from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
+from installer.assisted.errors import BadRequest, Conflict, Forbidden
 from installer.rendezvous.resources import clusters, hosts
-from installer.rendezvous.states.cluster import Trigger
 from installer.rendezvous.steps import instructions as steps
 from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
@@ -115,16 +113,6 @@ def test_when_an_agent_is_replaced(world: World, status: HostStatus) -> None:
     assert StepType.UPGRADE not in [kind for kind, _ in steps.plan(view).steps]
 
 
-def test_another_agent_image_stops_no_installation(world: World) -> None:
-    cluster_id, infra_env_id = world.installing()
-    with world.store.change():
-        world.store.put_host(replace(world.host(infra_env_id), discovery_agent_version=OLD))
-    world.engine.adopt(dataclasses.replace(world.engine.settings, agent_image=NEW))
-    assert world.poll(infra_env_id) == ["install"]
-    clusters.cancel(world.engine, cluster_id)
-    assert world.poll(infra_env_id) == ["logs-gather", "stop-installation"]
-
-
 def test_progress_rules(world: World) -> None:
     _, infra_env_id = world.installing()
     world.poll(infra_env_id)
@@ -148,18 +136,6 @@ def test_progress_rules(world: World) -> None:
     assert (host.status, host.status_info) == (HostStatus.ERROR, "Failed - disk is broken")
     assert host.progress.current_stage is Stage.WRITING
     assert world.poll(infra_env_id) == ["logs-gather", "stop-installation"]
-
-
-def test_stage_timeout(world: World) -> None:
-    cluster_id, infra_env_id = world.installing()
-    world.poll(infra_env_id)
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", info="")
-    world.wait(30 * 60 + 1)
-    world.poll(infra_env_id)
-    host = world.host(infra_env_id)
-    assert host.status is HostStatus.ERROR
-    assert "stage Writing image to disk took longer than expected" in host.status_info
-    assert world.store.cluster(cluster_id).status is ClusterStatus.ERROR
 
 
 def test_boot_from_the_wrong_device(world: World) -> None:
@@ -186,76 +162,3 @@ def test_failed_preparation_returns_to_ready_and_can_be_tried_again(world: World
     assert clusters.install(world.engine, cluster_id).status is ClusterStatus.PREPARING
     with pytest.raises(Conflict):
         clusters.install(world.engine, cluster_id)
-
-
-def test_cancel_and_reset(world: World) -> None:
-    cluster_id, infra_env_id = world.installing()
-    assert clusters.cancel(world.engine, cluster_id).status is ClusterStatus.CANCELLED
-    assert world.host(infra_env_id).status is HostStatus.CANCELLED
-    clusters.reset(world.engine, cluster_id)
-    assert world.host(infra_env_id).status is HostStatus.RESETTING_PENDING_USER_ACTION
-    hosts.register(world.engine, infra_env_id, HOST_ID, "")
-    assert world.host(infra_env_id).status is HostStatus.DISCOVERING
-
-
-def test_compact_roles_bootstrap_and_majority(tmp_path: Path) -> None:
-    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:00:81", DISABLED_STEPS="")
-    cluster_id, infra_env_id = world.cluster(
-        control_plane_count=3,
-        platform={"type": "baremetal"},
-        api_vips=[{"ip": "192.168.111.5"}],
-        ingress_vips=[{"ip": "192.168.111.4"}],
-    )
-    ids = [f"00000000-0000-4000-8000-00000000000{index}" for index in range(3)]
-    for index, host_id in enumerate(ids):
-        hosts.register(world.engine, infra_env_id, host_id, "")
-        world.poll(infra_env_id, host_id)
-        document = inventory(f"m-{index}", f"52:54:00:00:00:8{index}", f"192.168.111.8{index}/24")
-        world.reply(infra_env_id, StepType.INVENTORY, document, host_id=host_id)
-    stored = world.store.hosts(cluster_id=cluster_id)
-    assert [host.suggested_role for host in stored] == [Role.MASTER] * 3
-    assert [host.bootstrap for host in stored] == [False, True, False]
-    assert "Not enough hosts" in stored[0].status_info or "majority" in stored[0].status_info
-    for index, host_id in enumerate(ids):
-        links = [
-            {
-                "host_id": other,
-                "l2_connectivity": [{"remote_ip_address": f"192.168.111.8{at}", "successful": True}],
-                "l3_connectivity": [
-                    {
-                        "remote_ip_address": f"192.168.111.8{at}",
-                        "successful": True,
-                        "average_rtt_ms": 1,
-                        "packet_loss_percentage": 0,
-                    }
-                ],
-            }
-            for at, other in enumerate(ids)
-            if at != index
-        ]
-        world.reply(infra_env_id, StepType.CONNECTIVITY, {"remote_hosts": links}, host_id=host_id)
-        world.resolved(infra_env_id, host_id)
-    assert "are not verified yet" in world.store.cluster(cluster_id).status_info
-    vips = [{"vip": f"192.168.111.{last}", "verification": "succeeded"} for last in (5, 4)]
-    world.reply(infra_env_id, StepType.VERIFY_VIPS, vips, host_id=ids[2])
-    cluster = world.store.cluster(cluster_id)
-    assert cluster.status is ClusterStatus.READY, cluster.status_info
-    world.store.close()
-
-
-def test_one_transaction_per_change(world: World) -> None:
-    cluster_id, _ = world.cluster()
-    before = world.store.cluster(cluster_id)
-
-    def broken() -> None:
-        with world.store.change():
-            world.engine.trigger_cluster(before, Trigger.REFRESH, {}, "nothing")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        broken()
-    assert world.store.cluster(cluster_id) == before
-    with pytest.raises(RuntimeError, match="outside"):
-        world.store.put_cluster(before)
-    with pytest.raises(NotFound):
-        world.store.file(cluster_id, "bootstrap.ign")

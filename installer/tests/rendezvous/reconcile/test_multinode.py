@@ -11,7 +11,6 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.rendezvous.resources import clusters
-from installer.testing.engine import sent_kit
 from installer.testing.engine.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
 from installer.testing.engine.world_kit import World
 
@@ -145,11 +144,9 @@ def test_a_taken_vip_is_named_and_accepted_once_it_is_free(make: Make, vip: str)
     network = Network(taken={vip})
     fleet = make(3, network)
     fleet.discover()
-    which = "api" if vip == API_VIP else "ingress"
+    kind = "api" if vip == API_VIP else "ingress"
     assert fleet.status() is ClusterStatus.INSUFFICIENT
-    assert (
-        f"{which} vips <{vip}> is already in use in cidr 192.168.111.0/24, as host host-" in fleet.cluster.status_info
-    )
+    assert f"{kind} vips <{vip}> is already in use in cidr 192.168.111.0/24, as host host-" in fleet.cluster.status_info
     network.taken.clear()
     fleet.go(65)
     assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
@@ -169,77 +166,11 @@ def test_a_vip_of_the_users_own_load_balancer_may_be_in_use(make: Make) -> None:
     assert "verify-vips" not in fleet.asked[fleet.machines[0].id]
 
 
-def test_too_few_and_too_many_control_plane_hosts(make: Make, tmp_path: Path) -> None:
-    fleet = make(3)
-    for machine in fleet.machines[:2]:
-        fleet.register(machine)
-        fleet.poll(machine)
-    fleet.world.wait(30)
-    for machine in fleet.machines[:2]:
-        fleet.poll(machine)
-    assert fleet.status() is ClusterStatus.INSUFFICIENT
-    assert "exactly 3 dedicated control plane nodes, found 2" in fleet.cluster.status_info
-    more = Machine(3, fleet.machines[0].network)
-    fleet.machines.append(more)
-    fleet.asked[more.id] = []
-    fleet.register(fleet.machines[2])
-    fleet.register(more)
-    fleet.go(30)
-    for machine in fleet.machines:
-        sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, machine.id, {"host_role": "master"})
-    assert "exactly 3 dedicated control plane nodes, found 4" in fleet.cluster.status_info
-
-
-def test_two_hosts_with_one_name(make: Make) -> None:
-    fleet = make(3)
-    twin = Machine(2, fleet.machines[0].network, hostname="host-0")
-    fleet.machines[2] = twin
-    fleet.discover()
-    info = fleet.host(fleet.machines[0]).status_info
-    for text in ("host-0 is not unique", f"MAC {fleet.machines[0].mac}", f"MAC {twin.mac}"):
-        assert text in info
-    assert fleet.host(fleet.machines[1]).status is HostStatus.KNOWN
-    sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, twin.id, {"host_name": "host-2"})
-    assert fleet.all_known(), fleet.statuses()
-
-
-def test_a_host_outside_of_the_machine_network(make: Make) -> None:
-    fleet = make(4)
-    fleet.machines[3] = Machine(3, fleet.machines[0].network, ip="10.9.9.9/24")
-    fleet.discover()
-    assert [status == "known" for status in fleet.statuses()] == [True, True, True, False]
-    assert "it has no address in 192.168.111.0/24, its addresses are 10.9.9.9/24" in (
-        fleet.host(fleet.machines[3]).status_info
-    )
-
-
 def test_one_address_on_two_hosts(make: Make) -> None:
     fleet = make(3)
     fleet.machines[2] = Machine(2, fleet.machines[0].network, ip=f"{fleet.machines[0].ip}/24")
     fleet.discover()
     assert f"IP address: {fleet.machines[0].ip} (also host host-2" in (fleet.host(fleet.machines[0]).status_info)
-
-
-@pytest.mark.parametrize(
-    ("network", "limits", "words"),
-    [
-        (Network(rtt_ms=150.0), {}, "A total network latency above"),
-        (Network(loss_percent=10.0), {}, "A total packet loss above"),
-    ],
-)
-def test_latency_and_loss_between_control_plane_hosts(
-    make: Make, network: Network, limits: dict[str, Any], words: str
-) -> None:
-    needs = {"cpu_cores": 1, "ram_mib": 1024, "disk_size_gb": 10}
-    master = {"network_latency_threshold_ms": 100, "packet_loss_percentage": 0}
-    worker = {"network_latency_threshold_ms": 1000, "packet_loss_percentage": 10}
-    table = [{"version": "default", "master": {**needs, **master}, "worker": {**needs, **worker}, "sno": needs}]
-    fleet = make(4, network, env={"HW_VALIDATOR_REQUIREMENTS": json.dumps(table)})
-    fleet.discover()
-    roles = [fleet.host(machine).suggested_role for machine in fleet.machines]
-    for machine, role in zip(fleet.machines, roles, strict=True):
-        info = fleet.host(machine).status_info
-        assert (words in info) is (role is Role.MASTER), (role, info)
 
 
 def test_a_link_that_is_broken_leaves_a_host_out_of_the_majority(make: Make) -> None:
@@ -253,13 +184,6 @@ def test_a_link_that_is_broken_leaves_a_host_out_of_the_majority(make: Make) -> 
     network.broken.clear()
     fleet.go(65)
     assert fleet.all_known()
-
-
-def test_clocks_that_differ_between_hosts(make: Make) -> None:
-    fleet = make(3)
-    fleet.machines[0].clock_offset, fleet.machines[1].clock_offset = 150, -150
-    fleet.discover()
-    assert "host-0 is 5.0 minutes ahead of host-1" in fleet.cluster.status_info
 
 
 def test_a_disk_that_cannot_be_measured_and_a_missing_image_end_the_preparation(make: Make) -> None:

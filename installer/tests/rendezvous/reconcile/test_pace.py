@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from installer.agent.swarm.report import cpu_of
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import ServiceError
-from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace
-from installer.rendezvous.reconcile.slices import Slices
+from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace, Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory
@@ -67,9 +66,9 @@ def test_nothing_waits_long_and_most_of_the_time_is_left(costs: list[float], cha
             judge(waiting[0])
         clock.at = max(clock.at, until)
 
-    for gap, which in changes:
+    for gap, place in changes:
         work(clock.at + gap)
-        name = str(which % len(costs))
+        name = str(place % len(costs))
         if pace.may(name, BIG):
             judge(name)
         else:
@@ -217,55 +216,55 @@ WHAT = (
 )
 
 
-@hypothesis_settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@hypothesis_settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([4, BIG]), st.lists(st.tuples(st.sampled_from(WHAT), st.integers(0, 11)), max_size=25))
 def test_judging_only_what_has_changed_gives_the_verdicts_of_judging_all(
     tmp_path_factory: Any, count: int, sent: list[Any]
 ) -> None:
-    """Whatever happens, verdicts and states are those of a service that judges every host anew."""
+    """Verdicts and states are those of a service that judges every host anew."""
     fleet = discovered(tmp_path_factory.mktemp("w"), count)
     world, network, engine, where = fleet.world, fleet.machines[0].network, fleet.world.engine, fleet.infra_env_id
     try:
-        for what, number in sent:
+        for action, number in sent:
             machine, other = fleet.machines[number % count], fleet.machines[(number + 1) % count]
             try:
-                if what == "register":
+                if action == "register":
                     fleet.register(machine)
-                elif what == "time":
+                elif action == "time":
                     world.wait(number * 40)
-                elif what == "cut":
+                elif action == "cut":
                     network.broken.add(frozenset((machine.id, other.id)))
-                elif what == "mend":
+                elif action == "mend":
                     network.broken.clear()
-                elif what == "slow":
+                elif action == "slow":
                     network.rtt_ms, network.loss_percent = 2000.0, 30.0
-                elif what == "quick":
+                elif action == "quick":
                     network.rtt_ms, network.loss_percent = 1.0, 0.0
-                elif what in ("rename", "same"):
-                    name = f"host-{(other if what == 'same' else machine).number}"
+                elif action in ("rename", "same"):
+                    name = f"host-{(other if action == 'same' else machine).number}"
                     sent_kit.update_host(engine, where, machine.id, {"host_name": name})
-                elif what == "address":
+                elif action == "address":
                     changed = machine.inventory | {"interfaces": other.inventory["interfaces"]}
                     world.reply(where, StepType.INVENTORY, changed, host_id=machine.id)
-                elif what == "role":
+                elif action == "role":
                     role = ("auto-assign", "master", "worker")[number % 3]
                     sent_kit.update_host(engine, where, machine.id, {"host_role": role})
-                elif what == "ignore":
+                elif action == "ignore":
                     sent_kit.ignore(engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]' * (number % 2)})
-                elif what == "vip":
+                elif action == "vip":
                     sent_kit.update_cluster(
                         engine, fleet.cluster_id, {"api_vips": [{"ip": f"192.168.111.{5 + number % 2}"}]}
                     )
-                elif what == "networks":
+                elif action == "networks":
                     cidr = ("192.168.111.0/24", "10.9.0.0/24")[number % 2]
                     sent_kit.update_cluster(
                         engine,
                         fleet.cluster_id,
                         {"load_balancer": {"type": "user-managed"}, "machine_networks": [{"cidr": cidr}]},
                     )
-                elif what == "clock":
+                elif action == "clock":
                     machine.clock_offset = number * 60
-                elif what == "unplug":
+                elif action == "unplug":
                     world.reply(where, StepType.INVENTORY, machine.inventory | {"routes": []}, host_id=machine.id)
                 fleet.poll(machine)
             except ServiceError:
@@ -275,7 +274,7 @@ def test_judging_only_what_has_changed_gives_the_verdicts_of_judging_all(
             engine.scratch.reconciled.clear()
             engine.judgements.forget()
             fleet.tick()
-            assert fleet.judgements() == before, what
+            assert fleet.judgements() == before, action
     finally:
         world.store.close()
 

@@ -1,4 +1,4 @@
-"""What an agent's answer to each step changes (installer.md §5.5, §6.3), and the events of one that failed."""
+"""Agents' answers to steps: the change that each brings (installer.md §5.5, §6.3), and the events of a failed step."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ import pytest
 
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, Result, StepType
-from installer.assisted.errors import BadRequest, Conflict
+from installer.assisted.errors import BadRequest
+from installer.rendezvous.resources import hosts
 from installer.rendezvous.store.model import encode
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.engine import sent_kit
-from installer.testing.engine.events_kit import events_named, messages
+from installer.testing.engine.disks_kit import named
 from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
 
 T = StepType
 BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
+
+
+def messages(world: World, name: str) -> list[str]:
+    """The texts of events of this name."""
+    return [event.message for event in named(world, name)]
 
 
 def small(**changes: Any) -> str:
@@ -158,14 +164,6 @@ def test_steps_without_an_answer_change_nothing(world: World) -> None:
     assert world.host(infra_env_id) == before
 
 
-def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
-    _, infra_env_id = world.known_host()
-    world.reply(infra_env_id, T.INVENTORY, inventory(cpus=4))
-    stored = inv.decode(world.host(infra_env_id).inventory.text)
-    assert stored.cpu.count == 4
-    assert stored.disks[0].installation_eligibility.eligible
-
-
 def test_interfaces_that_carry_no_cluster_are_left_out(world: World) -> None:
     """OpenShift's agent tells of all, its service keeps the hardware's, VLANs and bonds; agents of old say no type."""
     _, infra_env_id = world.known_host()
@@ -175,14 +173,6 @@ def test_interfaces_that_carry_no_cluster_are_left_out(world: World) -> None:
     kept = world.host(infra_env_id).inventory.value
     assert kept is not None
     assert [nic.name for nic in kept.interfaces] == ["n-physical", "n-vlan", "n-bond", "n-veth", "n-"]
-
-
-def test_an_inventory_is_not_taken_after_that(world: World) -> None:
-    _, infra_env_id = world.installing()
-    before = world.host(infra_env_id)
-    with pytest.raises(Conflict, match="its inventory is not taken"):
-        world.reply(infra_env_id, T.INVENTORY, inventory(cpus=4))
-    assert world.host(infra_env_id) == before
 
 
 @pytest.mark.parametrize("name", ["worker-7", "localhost", "", "a" * 243])
@@ -213,36 +203,6 @@ def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
     assert world.host(infra_env_id).disks_to_be_formatted == ["sda", "sde"]
 
 
-def test_the_services_own_choice_of_a_disk(world: World) -> None:
-    def chosen() -> tuple[str, str]:
-        host = world.host(infra_env_id)
-        return host.installation_disk_id, host.installation_disk_path
-
-    def now(*disks: dict[str, Any]) -> None:
-        world.reply(infra_env_id, T.INVENTORY, inventory(disks=list(disks)))
-
-    _, infra_env_id = world.known_host(disks=[])
-    assert chosen() == ("", "")
-    now(disk("sda", serial="S"))
-    assert chosen() == ("sda", "sda")
-    # A better one does not move it.
-    now(disk("sda", serial="S"), disk("sdb", size_bytes=20 * 1000**3))
-    assert chosen() == ("sda", "sda")
-    assert messages(world, "host_installation_disk_changed") == []
-    now(disk("sda", serial="S", size_bytes=5 * 1000**3), disk("sdb"))
-    assert chosen() == ("sdb", "sdb")
-    now(disk("sdc"))
-    now()
-    assert chosen() == ("", "")
-    now()
-    changed = [text.partition(" chose is ")[2] for text in messages(world, "host_installation_disk_changed")]
-    assert changed == [
-        "sdb now, it was sda (Disk is too small (disk only has 5 GB, but 10 GB are required))",
-        "sdc now, it was sdb (it is gone)",
-        "none now, it was sdc (it is gone)",
-    ]
-
-
 @pytest.mark.parametrize(("need", "measured", "slow"), [(10, 10, False), (10, 11, True), (0, 11, False)])
 def test_speed_of_a_disk(tmp_path: Path, need: int, measured: int, slow: bool) -> None:
     world = World(tmp_path, HW_VALIDATOR_REQUIREMENTS=small(installation_disk_speed_threshold_ms=need))
@@ -271,7 +231,7 @@ def test_images(world: World) -> None:
     ]
     world.reply(infra_env_id, T.IMAGES, {"images": images})
     assert json.loads(world.host(infra_env_id).images_status.text) == images
-    reported = [(event.severity, event.message) for event in events_named(world, "image_status_updated")]
+    reported = [(event.severity, event.message) for event in named(world, "image_status_updated")]
     head = "Host master-0: New image status r/"
     assert reported == [
         ("info", f"{head}a:1. result: success. time: 1.24 seconds; size: 1000 bytes"),
@@ -398,3 +358,28 @@ def test_media_that_cannot_be_read_any_more_while_installing(world: World) -> No
     # An answer says nothing of the media of a host that has failed for good.
     world.reply(infra_env_id, T.LOGS, "")
     assert world.host(infra_env_id).media_status == "disconnected"
+
+
+# Not to everywhere, without a gateway, of IPv6, and one that others are better than: the last is taken.
+ROUTES = [
+    {"interface": "a", "gateway": "192.168.5.9", "destination": "10.7.0.0/16"},
+    {"interface": "a", "gateway": "", "destination": "0.0.0.0"},
+    {"interface": "a", "gateway": "fd00::1", "destination": "::", "family": 10},
+    {"interface": "a", "gateway": "192.168.5.1", "destination": "0.0.0.0", "metric": 200},
+    {"interface": "b", "gateway": "10.1.0.1", "destination": "0.0.0.0", "metric": 100},
+]
+NICS = [
+    {"name": "a", "ipv4_addresses": ["192.168.5.2/24"], "ipv6_addresses": ["fd00::2/64"]},
+    {"name": "b", "ipv4_addresses": ["10.1.2.3/16"]},
+]
+
+
+def test_a_single_node_brings_its_machine_network(world: World) -> None:
+    cluster_id, infra_env_id = world.cluster(machine_networks=[])
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    world.poll(infra_env_id)
+    world.reply(infra_env_id, T.INVENTORY, inventory(routes=ROUTES, interfaces=NICS))
+    assert world.store.cluster(cluster_id).machine_networks == [{"cidr": "10.1.0.0/16", "cluster_id": cluster_id}]
+    assert messages(world, "cluster_machine_network_set") == [
+        "The machine network is 10.1.0.0/16 now, as the VIPs or the single node's addresses tell"
+    ]

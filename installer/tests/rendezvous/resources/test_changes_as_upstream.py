@@ -1,4 +1,4 @@
-"""What a change of a cluster or host brings along, or is refused for, as upstream's service has it."""
+"""Changes of clusters and hosts: consequences and refusals, as upstream's service has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no image could be made of is refused where it comes in, with the reason, and changes nothing."""
+"""Infra-envs that no image could be made of: refused as they come in, with the reason, and nothing changes."""
 
 from __future__ import annotations
 
@@ -131,13 +131,13 @@ def test_arguments_that_do_not_fit_the_image_are_refused_once_it_is_known(
         maker.check(infra_env(room + 1))
 
 
-@pytest.mark.parametrize("is_there", [True, False])
+@pytest.mark.parametrize("exists", [True, False])
 def test_a_base_that_cannot_be_read_is_told_and_stops_no_other_registration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_there: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
 ) -> None:
     iso = tmp_path / "my.iso"
     monkeypatch.setenv(OS_OVERRIDE, str(iso))
-    if is_there:
+    if exists:
         iso.write_bytes(b"none")
     notes = {"release": "r", "version": "4.18.0", "images": {}, "isos": {"x86_64": str(iso)}}
     settings = Settings(work_dir=tmp_path, release_image="r")
@@ -147,7 +147,7 @@ def test_a_base_that_cannot_be_read_is_told_and_stops_no_other_registration(
     arguments = [KernelArgument(operation="append", value="a")]
     with pytest.raises(PrepareError, match=r"^base ISO: .*my\.iso"):
         maker.check(InfraEnv(id="x", name="x", type="full-iso", kernel_arguments=arguments))
-    if not is_there:
+    if not exists:
         with pytest.raises(ConfigError, match=OS_OVERRIDE):
             standalone.settings_of(tmp_path / "service", "127.0.0.1:8090", {})
         assert not (tmp_path / "service").exists()

@@ -1,4 +1,4 @@
-"""What the service's threads make for an attempt: it waits for no other's, and ends with the attempt."""
+"""Preparations in the service's threads: each waits for no other attempt's, and ends with its own attempt."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Generator:
         self.let[attempt].set()
 
 
-async def until(what: str, seen: Callable[[], Any]) -> None:
+async def until(event: str, seen: Callable[[], Any]) -> None:
     end = time.monotonic() + 20
     while not seen():
-        assert time.monotonic() < end, f"{what}: not within 20 s"
+        assert time.monotonic() < end, f"{event}: not within 20 s"
         await asyncio.sleep(0.01)
 
 

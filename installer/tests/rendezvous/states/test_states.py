@@ -12,76 +12,15 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
-from installer.assisted.enums import PreparationStatus, Result, Role, Stage, StepType
+from installer.assisted.enums import Result, Role, Stage, StepType
 from installer.assisted.errors import Conflict, Forbidden
-from installer.assisted.validation_ids import ClusterValidation
 from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
-from installer.testing.engine.states_kit import CGOOD, GOOD, cluster_facts, host_facts
-
-
-def bad(*names: str) -> dict[str, Result]:
-    return {**GOOD, **dict.fromkeys(names, Result.FAILURE)}
-
+from installer.testing.engine.states_kit import CGOOD, GOOD, host_facts
 
 R, F, P = hs.Trigger.REGISTER, hs.Trigger.REFRESH, hs.Trigger.PROGRESS
-HOST_CASES = [
-    (R, H.KNOWN, {}, H.DISCOVERING),
-    (R, H.PREPARING, {}, H.KNOWN),
-    (R, H.INSTALLING_IN_PROGRESS, {"stage": Stage.REBOOTING}, H.INSTALLING_PENDING_USER_ACTION),
-    (R, H.INSTALLING_IN_PROGRESS, {"stage": Stage.WRITING}, H.ERROR),
-    (R, H.INSTALLING, {}, H.ERROR),
-    (R, H.ERROR, {}, H.ERROR),
-    (F, H.KNOWN, {"connected": False}, H.DISCONNECTED),
-    (F, H.KNOWN, {"media_connected": False}, H.DISCONNECTED),
-    (F, H.DISCONNECTED, {"has_inventory": False}, H.DISCOVERING),
-    (F, H.DISCOVERING, {"validations": bad("has-min-valid-disks")}, H.INSUFFICIENT),
-    (F, H.KNOWN, {"validations": bad("machine-cidr-defined")}, H.PENDING_FOR_INPUT),
-    (F, H.KNOWN, {"validations": bad("hostname-unique")}, H.INSUFFICIENT),
-    (F, H.DISCOVERING, {"validations": bad("ntp-synced", "mtu-valid", "container-images-available")}, H.KNOWN),
-    (F, H.DISCOVERING, {}, H.KNOWN),
-    (F, H.KNOWN, {"cluster_status": C.PREPARING}, H.PREPARING),
-    (F, H.KNOWN, {"cluster_status": C.PREPARING, "role": Role.AUTO}, H.KNOWN),
-    (
-        F,
-        H.PREPARING,
-        {"cluster_status": C.PREPARING, "images": Result.SUCCESS, "disk_speed": Result.SUCCESS},
-        H.PREPARING_SUCCESSFUL,
-    ),
-    (F, H.PREPARING, {"cluster_status": C.PREPARING, "images": Result.SUCCESS}, H.PREPARING),
-    (F, H.PREPARING, {"cluster_status": C.PREPARING, "images": Result.FAILURE}, H.PREPARING_FAILED),
-    (F, H.PREPARING, {"cluster_status": C.PREPARING, "status_age": 481.0}, H.PREPARING_FAILED),
-    (F, H.PREPARING, {"cluster_status": C.PREPARING, "disk_speed": Result.FAILURE}, H.INSUFFICIENT),
-    (F, H.PREPARING_SUCCESSFUL, {"cluster_status": C.INSTALLING}, H.INSTALLING),
-    (F, H.PREPARING_SUCCESSFUL, {"cluster_status": C.READY}, H.KNOWN),
-    (F, H.PREPARING_FAILED, {"cluster_status": C.READY}, H.KNOWN),
-    (F, H.INSTALLING, {"status_age": 1201.0, "cluster_status": C.INSTALLING}, H.ERROR),
-    (F, H.INSTALLING_IN_PROGRESS, {"stage": Stage.WRITING, "stage_timed_out": True}, H.ERROR),
-    (
-        F,
-        H.INSTALLING_IN_PROGRESS,
-        {"stage": Stage.REBOOTING, "stage_timed_out": True},
-        H.INSTALLING_PENDING_USER_ACTION,
-    ),
-    (F, H.INSTALLING_PENDING_USER_ACTION, {"status_age": 3601.0, "expendable": True}, H.ERROR),
-    (F, H.INSTALLING_PENDING_USER_ACTION, {"status_age": 3601.0}, H.INSTALLING_PENDING_USER_ACTION),
-    (F, H.INSTALLED, {"cluster_status": C.ERROR}, H.ERROR),
-    (P, H.INSTALLING, {"stage": Stage.STARTING}, H.INSTALLING_IN_PROGRESS),
-    (P, H.INSTALLING_PENDING_USER_ACTION, {"stage": Stage.JOINED}, H.INSTALLING_IN_PROGRESS),
-    (P, H.INSTALLING_IN_PROGRESS, {"stage": Stage.DONE}, H.INSTALLED),
-    (hs.Trigger.FAILED, H.INSTALLING_IN_PROGRESS, {}, H.ERROR),
-    (hs.Trigger.CANCEL, H.INSTALLING, {}, H.CANCELLED),
-    (hs.Trigger.CANCEL, H.PREPARING, {}, H.KNOWN),
-    (hs.Trigger.MEDIA, H.KNOWN, {}, H.DISCONNECTED),
-    (hs.Trigger.MEDIA, H.INSTALLING, {}, H.ERROR),
-]
-
-
-@pytest.mark.parametrize(("trigger", "source", "facts", "target"), HOST_CASES)
-def test_host_row(trigger: hs.Trigger, source: H, facts: dict[str, Any], target: H) -> None:
-    assert hs.decide(trigger, source, host_facts(**facts)).status is target
 
 
 def test_host_in_the_wrong_place_is_refused() -> None:
@@ -89,16 +28,6 @@ def test_host_in_the_wrong_place_is_refused() -> None:
         hs.decide(P, H.KNOWN, host_facts(stage=Stage.STARTING))
     with pytest.raises(Forbidden):
         hs.decide(R, H.DISABLED, host_facts())
-
-
-def test_repeated_wrong_boot_stops_the_agent() -> None:
-    outcome = hs.decide(R, H.INSTALLING_PENDING_USER_ACTION, host_facts(stage=Stage.REBOOTING))
-    assert outcome.effects == (hs.Effect.STOP_AGENT,)
-
-
-def test_failing_validation_is_named() -> None:
-    facts = host_facts(validations=bad("has-min-valid-disks"), texts={"failing": "found 5 GB"})
-    assert "found 5 GB" in (hs.decide(F, H.DISCOVERING, facts).info or "")
 
 
 FACTS = st.builds(
@@ -147,45 +76,7 @@ def test_refresh_is_always_taken_and_comes_to_rest(status: H, facts: hs.HostFact
     }
 
 
-M = Role.MASTER
 CF, CI = cs.Trigger.REFRESH, cs.Trigger.INSTALL
-CLUSTER_CASES = [
-    (
-        CF,
-        C.READY,
-        cluster_facts(validations={**CGOOD, ClusterValidation.PULL_SECRET_SET: Result.FAILURE}),
-        C.PENDING_FOR_INPUT,
-    ),
-    (
-        CF,
-        C.READY,
-        cluster_facts(validations={**CGOOD, ClusterValidation.SUFFICIENT_MASTERS_COUNT: Result.FAILURE}),
-        C.INSUFFICIENT,
-    ),
-    (CF, C.INSUFFICIENT, cluster_facts(), C.READY),
-    (CI, C.READY, cluster_facts(), C.PREPARING),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING_SUCCESSFUL, M), preparation=PreparationStatus.SUCCESS), C.INSTALLING),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING_SUCCESSFUL, M)), C.PREPARING),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), preparation=PreparationStatus.SUCCESS), C.PREPARING),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING_FAILED, M)), C.READY),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), preparation=PreparationStatus.FAILED), C.READY),
-    (CF, C.PREPARING, cluster_facts((H.DISCONNECTED, M)), C.INSUFFICIENT),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), status_age=601.0), C.READY),
-    (CF, C.INSTALLING, cluster_facts((H.INSTALLING_IN_PROGRESS, M)), C.INSTALLING),
-    (CF, C.INSTALLING, cluster_facts((H.INSTALLED, M)), C.FINALIZING),
-    (CF, C.INSTALLING, cluster_facts((H.ERROR, M)), C.ERROR),
-    (CF, C.INSTALLING, cluster_facts((H.INSTALLING_PENDING_USER_ACTION, M)), C.INSTALLING_PENDING_USER_ACTION),
-    (CF, C.INSTALLING_PENDING_USER_ACTION, cluster_facts((H.INSTALLING_IN_PROGRESS, M)), C.INSTALLING),
-    (CF, C.FINALIZING, cluster_facts((H.INSTALLED, M), status_age=5 * 3600.0 + 1), C.ERROR),
-    (cs.Trigger.COMPLETE, C.FINALIZING, cluster_facts((H.INSTALLED, M)), C.INSTALLED),
-    (cs.Trigger.CANCEL, C.INSTALLING, cluster_facts((H.INSTALLING, M)), C.CANCELLED),
-    (cs.Trigger.RESET, C.ERROR, cluster_facts((H.ERROR, M)), C.INSUFFICIENT),
-]
-
-
-@pytest.mark.parametrize(("trigger", "source", "facts", "target"), CLUSTER_CASES)
-def test_cluster_row(trigger: cs.Trigger, source: C, facts: cs.ClusterFacts, target: C) -> None:
-    assert cs.decide(trigger, source, facts).status is target
 
 
 CFACTS = st.builds(

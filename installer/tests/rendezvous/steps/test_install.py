@@ -1,4 +1,4 @@
-"""What the install step and the check of images ask for, held against assisted-service's install_cmd.go and
+"""The install step and the check of images, held against assisted-service's install_cmd.go and
 container_image_availability_cmd.go."""
 
 from __future__ import annotations

@@ -86,7 +86,9 @@ def test_a_multipath_device_over_iscsi(world: World) -> None:
     path = {**disks()[0], "drive_type": "iSCSI", "iscsi": {"host_ip_address": "10.9.0.9"}, "holders": "dm-0"}
     paths = [{**path, "name": "sda", "id": "a", "path": "/dev/sda"}, {**path, "name": "sdb", "id": "b"}]
     whole = {**disks()[0], "drive_type": "Multipath", "name": "dm-0", "path": "/dev/dm-0", "id": "m", "by_path": ""}
-    host_view = view(world, disks=[whole, *paths], interfaces=nics(ISCSI))
+    # Of another device, whose name begins with this one's.
+    others = {**path, "name": "sdc", "id": "c", "holders": "dm-01", "iscsi": {"host_ip_address": "10.0.0.9"}}
+    host_view = view(world, disks=[whole, *paths, others], interfaces=nics(ISCSI, AWAY))
     assert installerargs.arguments(host_view) == kargs(
         "rw", "rd.multipath=default", "rd.iscsi.firmware=1", "ip=52-54-00-00-00-83:dhcp", NIC
     )

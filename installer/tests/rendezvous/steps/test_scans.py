@@ -1,4 +1,4 @@
-"""What agents are asked to scan and whom to ask for the time: networks that they scan, sources that the user gave."""
+"""Networks that agents scan, and time sources that they ask: those that the user gave."""
 
 from __future__ import annotations
 

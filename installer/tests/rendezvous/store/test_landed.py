@@ -44,7 +44,7 @@ def landed(tmp_path: Path) -> Iterator[Store]:
 
 
 def filled(data: Any) -> Any:
-    """What is not empty of an answer: since then what is empty is left out, as upstream does (api/test_fields.py)."""
+    """Drop empty values of an answer: by now they are left out, as upstream does (api/test_fields.py)."""
     if isinstance(data, list):
         return [filled(item) for item in data]
     return (

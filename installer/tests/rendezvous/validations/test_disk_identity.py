@@ -290,7 +290,7 @@ def test_without_an_inventory_nothing_is_installed(world: World) -> None:
 NAMES = [f"sd{letter}" for letter in "abcde"]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
     """Disks with any part of their marks known, in any order, under any names, before and after a restart."""
@@ -351,8 +351,8 @@ def test_what_speaks_against_it(own: dict[str, Any], changes: dict[str, Any], sa
 
 
 def test_serial_numbers_that_several_disks_have_tell_nothing() -> None:
-    one, two = disk("sda", "0123"), disk("sdb", "0123")
-    wanted = diskidentity.identify(one, Inventory(disks=[one, two]))
+    first, second = disk("sda", "0123"), disk("sdb", "0123")
+    wanted = diskidentity.identify(first, Inventory(disks=[first, second]))
     assert wanted.telling == []
     assert diskidentity.find(Inventory(disks=[disk("sda", "0123")]), diskidentity.restarted(wanted) or wanted) is None
     placed = [disk("sda", "0123", by_path="/dev/p1"), disk("sdb", "0123", by_path="/dev/p2")]

@@ -1,4 +1,4 @@
-"""Which disk is installed on: what a user or a hint chose stays."""
+"""The disk to install on: the choice of a user or a hint stays."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_only_the_user_takes_another(chosen: tuple[World, str, str]) -> None:
 
 
 def _ordered(world: World, infra_env_id: str) -> Any:
-    """What the host is told to install."""
+    """Return the request of the host's install step."""
     view = world.engine.view(world.host(infra_env_id))
     [text] = steps.MAKERS[StepType.INSTALL](view) or []
     return json.loads(text)

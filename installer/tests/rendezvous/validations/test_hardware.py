@@ -1,4 +1,4 @@
-"""What a host's hardware validations say (installer.md §5.4): both sides of each threshold, in the user's words."""
+"""Verdicts on a host's hardware and name (installer.md §5.4): both sides of each threshold, in the user's words."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from installer.assisted.enums import HostStatus, MediaStatus, Result, Role
 from installer.rendezvous.store.diskidentity import named
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
-from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.engine.hardware_kit import verdict
-from installer.testing.engine.verdict_kit import HOST, host_view
+from installer.testing.engine.verdict_kit import HOST, cluster_host, host_view, with_inventory
 from installer.testing.service.rendezvous_kit import inventory
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
@@ -22,6 +20,20 @@ SUPPRESSED = Result.SUPPRESSED
 AUTO = {"role": Role.AUTO}
 WORKER = {"role": Role.WORKER}
 BY_PATH = HOST.installation_disk_id
+
+
+NO_VIEW_ONLY = {
+    *("media_connected", "has_inventory", "compatible_agent", "disk_speed", "disk_encryption", "vsphere_uuid"),
+    "no_skip_installation_disk",
+}
+
+
+def verdict(check: str, changes: dict[str, Any]) -> Verdict:
+    """The verdict of a host that differs so from one that is enough for a master."""
+    view = host_view(**changes)
+    call: Any = getattr(hw, check)
+    verdict: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
+    return verdict
 
 
 def disk(name: str = "vda", **changes: Any) -> dict[str, Any]:
@@ -138,30 +150,6 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "min_disks",
-        {
-            "host": {"user_disk": True, "installation_disk_id": "gone"},
-            "reported": {"disks": [disk("vda"), disk("vdb", path="", size_bytes=2 * GB)]},
-        },
-        BAD,
-        "The chosen installation disk gone is not among the host's disks: /dev/vda (120 GB), id-vdb (2 GB)",
-    ),
-    (
-        "min_disks",
-        {"host": {"user_disk": True, "installation_disk_id": "gone"}, "reported": {"disks": []}},
-        BAD,
-        "The chosen installation disk gone is not among the host's disks: it has none",
-    ),
-    (
-        "min_disks",
-        {
-            "host": {"user_disk": True, "installation_disk_id": "id-vdb"},
-            "reported": {"disks": [disk("vda"), unfit("vdb", "too small", "busy")]},
-        },
-        BAD,
-        "The chosen installation disk id-vdb cannot be installed on: too small, busy",
-    ),
-    (
-        "min_disks",
         {"host": {"installation_disk_id": "gone"}, "reported": {"disks": [disk("vda")]}},
         OK,
         "Sufficient disk capacity",
@@ -222,29 +210,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         OK,
         "Speed of installation disk is sufficient",
     ),
-    (
-        "disk_speed",
-        {"host": {"disks_info": speed(tested=True, exit_code=0)}},
-        OK,
-        "Speed of installation disk is sufficient",
-    ),
-    (
-        "disk_speed",
-        {"host": {"disks_info": speed(tested=True, exit_code=0, speed_ms=11)}},
-        OK,
-        "Speed of installation disk is sufficient",
-    ),
-    (
-        "disk_speed",
-        {
-            "host": {"disks_info": speed(tested=True, exit_code=0, speed_ms=11)},
-            "needs": {**DOCUMENTED, "master": Requirements(cpu_cores=1, ram_mib=1, disk_size_gb=1, disk_speed_ms=0)},
-        },
-        OK,
-        "Speed of installation disk is sufficient",
-    ),
     ("platform", {}, OK, "Host is compatible with cluster platform baremetal"),
-    ("platform", {"cluster": {"platform": {}}}, OK, "Host is compatible with cluster platform none"),
     (
         "platform",
         {"cluster": {"platform": {"type": "vsphere"}}, "reported": VMWARE},
@@ -319,12 +285,6 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "compatible_agent",
-        {"host": {"discovery_agent_version": "r/agent:1"}},
-        OK,
-        "Host agent compatibility checking is disabled",
-    ),
-    (
-        "compatible_agent",
         {"settings": {"agent_image": "r/agent@sha256:1"}, "host": {"discovery_agent_version": "mirror/a@sha256:1"}},
         OK,
         "Host agent is compatible with the service",
@@ -335,12 +295,6 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         BAD,
         "This host's agent is in the process of being upgraded to a compatible version: it is "
         "r/agent:1, the service needs r/agent:2",
-    ),
-    (
-        "no_skip_installation_disk",
-        {"host": {"skipped_disks": []}},
-        OK,
-        "No request to skip formatting of the installation disk",
     ),
     (
         "no_skip_installation_disk",
@@ -395,3 +349,54 @@ def test_the_kits_inventory_is_enough_for_a_master() -> None:
     assert inventory()["hostname"] == "master-0"
     for check in ("min_cpu", "min_memory", "min_disks", "role_cpu", "role_memory", "hostname_unique"):
         assert verdict(check, {}).result is OK, check
+
+
+def test_hosts_of_one_name_are_told_apart() -> None:
+    twins = (
+        with_inventory(cluster_host(1), hostname="master-0", mac="52:54:00:00:00:81"),
+        cluster_host(2, requested_hostname="master-0"),
+        with_inventory(cluster_host(3), hostname="master-3"),
+    )
+    view = host_view(peers=twins)
+    assert view.inventory is not None
+    assert hw.hostname_unique(view, view.inventory) == Verdict(
+        BAD,
+        "Hostname master-0 is not unique in the cluster: host master-0 (MAC 52:54:00:00:00:80) and host "
+        "master-0 (MAC 52:54:00:00:00:81), master-0 have it",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("a", True),
+        ("0", True),
+        ("a" * 63, True),
+        ("a" * 64, False),
+        (f"a.{'b' * 61}", True),
+        # As a whole no longer than one label may be.
+        (f"a.{'b' * 62}", False),
+        (".".join(["b" * 60] * 4)[:243], False),
+        (f"a.{'b' * 64}", False),
+        ("-a", False),
+        ("node-", False),
+        ("a.-b", False),
+        ("a-.b", False),
+        ("a--b.0c", True),
+        ("a..b", False),
+        ("a.", False),
+        ("a_b", False),
+        ("a b", False),
+        # As a file of names would hold it.
+        ("a\n", False),
+        ("ä", False),
+    ],
+)
+def test_hostnames(name: str, good: bool) -> None:
+    assert verdict("hostname_valid", {"host": {"user_hostname": name}}).result is (OK if good else BAD)
+
+
+def test_a_host_without_a_name() -> None:
+    nameless = verdict("hostname_valid", {"host": {"requested_hostname": ""}, "reported": {"hostname": ""}})
+    assert nameless.result is BAD
+    assert nameless.message.startswith("Hostname (empty) is forbidden, hostname should match pattern")

@@ -1,4 +1,4 @@
-"""What a host's validations say of names and the DNS (installer.md §5.4)."""
+"""Verdicts on names and the DNS, as a host sees them (installer.md §5.4)."""
 
 from __future__ import annotations
 

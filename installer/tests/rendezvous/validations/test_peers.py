@@ -1,4 +1,4 @@
-"""What a host's validations say of its peers: groups, addresses that two have, slow links (installer.md §5.4)."""
+"""Verdicts on a host among its peers: groups, shared addresses, slow links (installer.md §5.4)."""
 
 from __future__ import annotations
 

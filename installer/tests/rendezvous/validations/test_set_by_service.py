@@ -1,4 +1,4 @@
-"""What the service sets by itself: what a user chose stays, and what contradicts itself is refused."""
+"""Values that the service sets by itself: a user's choice stays, and contradictions are refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, Role
 from installer.assisted.errors import BadRequest
-from installer.rendezvous.resources import hosts
 from installer.testing.engine import sent_kit
 from installer.testing.engine.disks_kit import named, tell, three
 from installer.testing.engine.fleet_kit import Fleet, Machine, Network
@@ -22,21 +21,6 @@ def test_a_name_that_the_user_gave_stays(world: World) -> None:
     tell(world, infra_env_id, three(), hostname="localhost")
     assert world.host(infra_env_id).requested_hostname == "mine"
     assert named(world, "host_installation_disk_changed") != []
-
-
-def test_a_machine_network_that_is_taken_is_told(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    cluster_id, infra_env_id = world.cluster(machine_networks=[])
-    hosts.register(world.engine, infra_env_id, HOST_ID, "")
-    tell(world, infra_env_id, three())
-    assert world.store.cluster(cluster_id).machine_networks[0]["cidr"] == "192.168.111.0/24"
-    assert [event.message for event in named(world, "cluster_machine_network_set")] == [
-        "The machine network is 192.168.111.0/24 now, as the VIPs or the single node's addresses tell"
-    ]
-    # Not replaced by what the host says later.
-    tell(world, infra_env_id, three(), ip="192.168.112.80/24")
-    assert world.store.cluster(cluster_id).machine_networks[0]["cidr"] == "192.168.111.0/24"
-    world.store.close()
 
 
 @pytest.mark.parametrize("role", ["worker", "arbiter"])
@@ -56,17 +40,6 @@ def test_the_rendezvous_host_keeps_a_role_that_it_cannot_have(tmp_path: Path, ro
     fleet.go(30)
     assert words not in fleet.cluster.status_info
     assert fleet.host(fleet.machines[1]).role is Role.MASTER
-    world.store.close()
-
-
-def test_the_rendezvous_host_becomes_a_master(tmp_path: Path) -> None:
-    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:01:01")
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
-    fleet.discover()
-    host = fleet.host(fleet.machines[1])
-    assert (host.bootstrap, host.role, host.suggested_role) == (True, Role.MASTER, Role.MASTER)
-    assert [fleet.host(machine).role for machine in fleet.machines] == [Role.AUTO, Role.MASTER, Role.AUTO]
     world.store.close()
 
 

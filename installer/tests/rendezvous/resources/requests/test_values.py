@@ -24,7 +24,7 @@ def auth(text: str) -> str:
 
 def refusal(fields: dict[str, Any], networks: dict[str, Any] | None = None) -> str:
     try:
-        values.check_cluster(fields, networks or {}, frozenset({"lso"}))
+        values.check_cluster(fields, networks or {})
     except BadRequest as error:
         return str(error)
     return ""

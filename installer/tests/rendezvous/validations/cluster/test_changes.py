@@ -1,11 +1,9 @@
-"""What a change of a cluster may not do by the way: lose a manifest, contradict itself, keep an old answer."""
+"""Side effects that a change of a cluster must not have: a lost manifest, a contradiction, an old answer."""
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,19 +19,14 @@ from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import inventory
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    new_world = World(tmp_path)
-    yield new_world
-    new_world.store.close()
-
-
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
 def kept(world: World, cluster_id: str) -> dict[str, bytes]:
-    return {f"{one.folder}/{one.file_name}": one.content for one in world.store.manifests(cluster_id)}
+    return {
+        f"{manifest.folder}/{manifest.file_name}": manifest.content for manifest in world.store.manifests(cluster_id)
+    }
 
 
 def test_a_manifest_is_not_renamed_to_anothers_name(world: World) -> None:
@@ -95,10 +88,10 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
             world.engine.reconcile(cluster_id)
         shown = json.loads(world.host(infra_env_id).validations_info.text)
         [message] = [
-            one["message"]
+            entry["message"]
             for group in shown.values()
-            for one in group
-            if one["id"] == "disk-encryption-requirements-satisfied"
+            for entry in group
+            if entry["id"] == "disk-encryption-requirements-satisfied"
         ]
         return str(message)
 

@@ -1,4 +1,4 @@
-"""What is said of a cluster's virtual addresses: whether they are there, where they lie, and who has them."""
+"""Verdicts on a cluster's virtual addresses: their presence, their network, and their holders."""
 
 from __future__ import annotations
 
