@@ -221,13 +221,6 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         ERROR,
         "A mismatch between the number of Cluster and Service networks",
     ),
-    # Many nodes whose networking the user manages need no machine network, which may be anything.
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"machine_networks": nets("172.30.0.0/24"), **OWN}},
-        OK,
-        "No CIDRS are overlapping.",
-    ),
     # Only these plugins look at host_prefix.
     (
         "network-prefix-valid",
