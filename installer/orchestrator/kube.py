@@ -75,7 +75,7 @@ def _pem_file(encoded: str) -> MemoryFile:
 def internal_addresses(node: dict[str, Any]) -> list[str]:
     """The addresses by which the other nodes reach a node."""
     listed = (node.get("status") or {}).get("addresses") or []
-    return [str(item["address"]) for item in listed if item.get("type") == "InternalIP"]
+    return [str(item["address"]) for item in listed if item.get("type") == "InternalIP" and item.get("address")]
 
 
 def is_ready(node: dict[str, Any]) -> bool:
