@@ -69,8 +69,11 @@ def userspace(one: Interface) -> bool:
     return one.kind == "ovs-bridge"
 
 
-def make_plan(document: Document, problems: Problems) -> Plan:
-    """Attaches ports to controllers and makes profiles for ports that the document does not list."""
+def make_plan(document: Document, problems: Problems, macs: Mapping[str, str] | None = None) -> Plan:
+    """Attach ports to controllers and make profiles for ports that the document does not list.
+
+    `macs`: the addresses of the host's NICs by their names in the document, as far as they are known.
+    """
     interfaces: dict[Key, Interface] = {}
     for one in document.interfaces:
         if key_of(one) in interfaces:
@@ -85,7 +88,7 @@ def make_plan(document: Document, problems: Problems) -> Plan:
         if not userland and (name, False) not in interfaces:
             unlisted[name] = _unlisted(name, attachments[name, False])
     everyone = [*present.values(), *unlisted.values()]
-    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(unlisted))
+    plan = Plan(tuple(_with_borrowed_macs(everyone, macs or {}, problems)), attachments, frozenset(unlisted))
     _check_ports(plan, problems)
     _check_loops(plan, problems)
     _check_file_names(plan, problems)
@@ -168,8 +171,10 @@ def _attach_one(
         attachments[name, False] = Attachment(controller, port)
 
 
-def _with_borrowed_macs(interfaces: Sequence[Interface], problems: Problems) -> list[Interface]:
-    macs = {one.name: one.mac for one in interfaces if not userspace(one)}
+def _with_borrowed_macs(
+    interfaces: Sequence[Interface], known: Mapping[str, str], problems: Problems
+) -> list[Interface]:
+    macs = {one.name: one.mac or known.get(one.name) for one in interfaces if not userspace(one)}
     result = []
     for one in interfaces:
         source = one.copy_mac_from
@@ -179,7 +184,11 @@ def _with_borrowed_macs(interfaces: Sequence[Interface], problems: Problems) -> 
         if source not in macs:
             problems.add(f"{one.path}.copy-mac-from", source, "is not an interface of this document")
         elif macs[source] is None:
-            problems.add(f"{one.path}.copy-mac-from", source, "has no mac-address in this document")
+            problems.add(
+                f"{one.path}.copy-mac-from",
+                source,
+                "has no mac-address in this document, and none among the host's interfaces",
+            )
         result.append(replace(one, mac=macs.get(source)))
     return result
 

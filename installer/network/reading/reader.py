@@ -186,7 +186,7 @@ class Fields:
 
     def interface(self, name: str) -> str | None:
         """The name of an interface."""
-        return self._take(name, (), values.interface_name, values.IFNAME_RULE)
+        return self._take(name, (), values.interface_name, values.interface_rule(self.raw(name)))
 
     def mac(self, name: str, *, infiniband: bool = False) -> str | None:
         """A MAC address, in upper case."""
@@ -228,7 +228,7 @@ class Fields:
             if (good := values.interface_name(member)) is not None:
                 yield path, good
             else:
-                self.problems.add(path, member, values.IFNAME_RULE)
+                self.problems.add(path, member, values.interface_rule(member))
 
     def ignore(self, *names: str) -> None:
         """Fields that nmstate knows and that say nothing about the profile (read-only facts of `nmstatectl show`)."""
