@@ -61,12 +61,16 @@ def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> lis
     return [
         disk
         for disk in inventory.disks
-        if multipath.name and multipath.name in disk.holders and drive_type in ("", disk.drive_type)
+        if multipath.name and multipath.name in _holders(disk) and drive_type in ("", disk.drive_type)
     ]
 
 
+def _holders(disk: Disk) -> list[str]:
+    return [name.strip() for name in disk.holders.split(",")]
+
+
 def _held_by_multipath(disk: Disk, inventory: Inventory) -> str:
-    holders = [name.strip() for name in disk.holders.split(",")]
+    holders = _holders(disk)
     return next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), "")
 
 

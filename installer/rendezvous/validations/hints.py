@@ -39,6 +39,10 @@ def _device(disk: Disk, value: Any) -> bool:
     return str(value) in names(disk)
 
 
+def _serial(disk: Disk, value: Any) -> bool:
+    return str(value) in (str(disk.get("serial") or ""), *(disk.get("serials") or ()))
+
+
 def _rotational(disk: Disk, value: Any) -> bool:
     return (disk.get("drive_type") == "HDD") is bool(value)
 
@@ -48,7 +52,7 @@ TABLE: Mapping[str, Match] = {
     "hctl": _equals("hctl"),
     "model": _contains("model"),
     "vendor": _contains("vendor"),
-    "serialNumber": _equals("serial"),
+    "serialNumber": _serial,
     "wwn": _equals("wwn"),
     "wwnWithExtension": _equals("wwn"),
     "wwnVendorExtension": _equals("wwn"),
