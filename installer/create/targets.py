@@ -11,7 +11,7 @@ from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import INSTALL_CONFIG, MANIFESTS, MIRROR, State
-from installer.create.image import BOOT_ARTIFACTS
+from installer.create.image import BOOT_ARTIFACTS, OWN_ARTIFACTS
 from installer.create.outputs import Outputs
 from installer.create.stages.check import Inputs, check
 from installer.create.stages.read import InputFiles, read
@@ -126,7 +126,9 @@ def pxe_files(directory: Path) -> None:
     arch = architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
     with Outputs(directory) as outputs:
-        arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url, mode=IMAGE_MODE)
+        arguments = write_pxe(
+            payload.iso, outputs.folder(BOOT_ARTIFACTS, OWN_ARTIFACTS), arch, changes, url=url, mode=IMAGE_MODE
+        )
         write(outputs, files.state, inputs, secrets, images=payload.release.components)
     folder = directory / BOOT_ARTIFACTS
     if url:

@@ -130,6 +130,19 @@ def test_manifests_that_the_service_would_refuse_are_not_written_anew(directory,
     assert {name: (directory / name).read_bytes() for name in names(directory)} == before
 
 
+def test_boot_artifacts_of_the_users_own_stay(directory, lab, capsys):
+    inputs(directory, lab[0], agent={"bootArtifactsBaseURL": URL})
+    boot = directory / "boot-artifacts"
+    (boot / "menus").mkdir(parents=True)
+    users = ("menus/main.ipxe", "boot.ipxe", "my.agent.cfg")
+    for name in (*users, "agent.aarch64.ipxe"):
+        (boot / name).write_text("mine")
+    assert create("pxe-files", directory) == 0
+    assert all((boot / name).read_text() == "mine" for name in users)
+    assert (boot / "agent.x86_64-vmlinuz").exists()
+    assert not (boot / "agent.aarch64.ipxe").exists()
+
+
 def test_pxe_files(directory, lab, capsys):
     inputs(directory, lab[0], agent={"bootArtifactsBaseURL": URL + "/"})
     assert create("pxe-files", directory) == 0
