@@ -272,6 +272,7 @@ def test_a_serial_number_of_any_of_udevs_selects_a_disk(
         (MPATH, {}, "0x60060e80"),
         (MPATH[:2], {}, "0x60060e80"),
         (["dm-uuid-mpath-eui.0025"], {}, "eui.0025"),
+        (["dm-uuid-mpath-2001b4d2"], {}, "2001b4d2"),
         ([], {"wwn": "0x60060e80"}, "0x60060e80"),
         (["dm-uuid-LVM-3"], {}, ""),
     ],
