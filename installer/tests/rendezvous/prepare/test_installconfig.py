@@ -1,4 +1,4 @@
-"""What the payload's installer is asked for: an install-config for each platform, and the hosts in it."""
+"""The install-config that the payload's installer gets: its platforms, and the hosts in it."""
 
 from __future__ import annotations
 

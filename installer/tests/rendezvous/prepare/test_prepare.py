@@ -294,14 +294,14 @@ def test_the_installers_last_lines_are_the_reason_of_a_failure(tmp_path: Path) -
 
 def test_signers_of_the_image_are_given_to_the_installer(tmp_path: Path) -> None:
     """The user's kubeconfig was made with them; what else is in their folder stays there."""
-    given, found = tmp_path / "given", tmp_path / "found"
+    signers, found = tmp_path / "signers", tmp_path / "found"
     binary = script(tmp_path, f'cp -a "$4/tls" {found}; exit 1')
-    given.mkdir()
+    signers.mkdir()
     for name in (prepare.TLS_FILES[0], "other.key"):
-        (given / name).write_text(name)
-    (given / prepare.TLS_FILES[1]).mkdir()
+        (signers / name).write_text(name)
+    (signers / prepare.TLS_FILES[1]).mkdir()
     with pytest.raises(PrepareError):
-        prepare.generate(job(tmp_path, 1, installer_binary=binary, tls_override_dir=given))
+        prepare.generate(job(tmp_path, 1, installer_binary=binary, tls_override_dir=signers))
     assert {path.name: path.read_text() for path in found.iterdir()} == {prepare.TLS_FILES[0]: prepare.TLS_FILES[0]}
     assert [path.stat().st_mode & 0o777 for path in found.iterdir()] == [0o600]
     for nowhere in (None, tmp_path / "none"):
