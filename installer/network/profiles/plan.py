@@ -174,22 +174,22 @@ def _attach_one(
 def _with_borrowed_macs(
     interfaces: Sequence[Interface], known: Mapping[str, str], problems: Problems
 ) -> list[Interface]:
-    macs = {one.name: one.mac or known.get(one.name) for one in interfaces if not userspace(one)}
+    macs = {
+        interface.name: interface.mac or known.get(interface.name)
+        for interface in interfaces
+        if not userspace(interface)
+    }
     result = []
-    for one in interfaces:
-        source = one.copy_mac_from
+    for interface in interfaces:
+        source, path = interface.copy_mac_from, f"{interface.path}.copy-mac-from"
         if source is None:
-            result.append(one)
+            result.append(interface)
             continue
         if source not in macs:
-            problems.add(f"{one.path}.copy-mac-from", source, "is not an interface of this document")
+            problems.add(path, source, "is not an interface of this document")
         elif macs[source] is None:
-            problems.add(
-                f"{one.path}.copy-mac-from",
-                source,
-                "has no mac-address in this document, and none among the host's interfaces",
-            )
-        result.append(replace(one, mac=macs.get(source)))
+            problems.add(path, source, "has no mac-address in this document, and none among the host's interfaces")
+        result.append(replace(interface, mac=macs.get(source)))
     return result
 
 
