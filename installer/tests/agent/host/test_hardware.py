@@ -72,8 +72,9 @@ def test_memory(host: Host, programs: Programs, dmi_memory: str, physical: int, 
 @pytest.mark.parametrize("script", ["exit 1", "sleep 1000"])
 def test_memory_without_smbios(host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     hasten(monkeypatch, dmidecode=120.0)
-    host.write("/proc/meminfo", "MemTotal: 2048 kB\n")
     programs.put("dmidecode", script)
+    assert hardware.memory(host).physical_bytes == 0
+    host.write("/proc/meminfo", "MemTotal: 2048 kB\n")
     assert hardware.memory(host) == inv.Memory(
         physical_bytes=2 * MIB, usable_bytes=2 * MIB, physical_bytes_method="meminfo"
     )
@@ -84,7 +85,9 @@ def test_memory_without_smbios(host: Host, programs: Programs, monkeypatch: pyte
     assert hardware.memory(host) == inv.Memory(
         physical_bytes=256 * MIB, usable_bytes=2 * MIB, physical_bytes_method="ghw"
     )
-    host.write("/proc/meminfo", "MemTotal: 999999 kB\n")
+    host.write("/proc/meminfo", "MemTotal: 262144 kB\n")
+    assert hardware.memory(host).physical_bytes_method == "ghw"
+    host.write("/proc/meminfo", "MemTotal: 262145 kB\n")
     assert hardware.memory(host).physical_bytes_method == "meminfo"
     host.write("/proc/meminfo", "")
     assert hardware.memory(host).usable_bytes == 0
