@@ -49,7 +49,7 @@ class Iscsi(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Disk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One disk; size in bytes, ``id`` the most stable name that the host has for it.
 
-    ``aliases``: further names, which OpenShift's agents do not report.
+    ``aliases`` and ``serials``: further names and serial numbers, which OpenShift's agents do not report.
     """
 
     id: str = ""
@@ -63,6 +63,7 @@ class Disk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     vendor: str = ""
     model: str = ""
     serial: str = ""
+    serials: list[str] = []
     wwn: str = ""
     size_bytes: int = 0
     bootable: bool = False
@@ -189,12 +190,12 @@ def _without_nulls(value: Any) -> Any:
 
 
 def encode(inventory: Inventory) -> str:
-    """JSON of an inventory, without members that are null, and aliases only where there are any."""
+    """JSON of an inventory, without members that are null, and further names only where there are any."""
     data = msgspec.to_builtins(inventory)
     if data.get("truncation") is None:
         data.pop("truncation", None)
     for disk in data["disks"]:
-        for key in ("io_perf", "iscsi", "aliases"):
+        for key in ("io_perf", "iscsi", "aliases", "serials"):
             if not disk.get(key):
                 disk.pop(key, None)
     return msgspec.json.encode(data).decode()

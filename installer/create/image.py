@@ -29,6 +29,8 @@ from installer.image.iso.minimal import check_url
 log = logging.getLogger(__name__)
 
 BOOT_ARTIFACTS = "boot-artifacts"
+#: What the files in there are called; others are the user's.
+OWN_ARTIFACTS = "agent.*"
 NOTHING_PREFETCHED = Prefetched()
 
 
@@ -61,7 +63,7 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
             copy = prefetched.copy
             outputs.take(prepare_iso(payload.iso, target, changes, rootfs_url=url, prefetched=copy, mode=IMAGE_MODE))
             if minimal is not None and not minimal.published:
-                write_rootfs(payload.iso, outputs.folder(BOOT_ARTIFACTS) / url.rpartition("/")[2])
+                write_rootfs(payload.iso, outputs.folder(BOOT_ARTIFACTS, OWN_ARTIFACTS) / url.rpartition("/")[2])
         except IsoError as error:
             raise AssetError(f'failed to fetch {TARGET}: failed to generate asset "{TARGET}"', error) from error
         write(outputs, files.state, inputs, secrets, images=payload.release.components)

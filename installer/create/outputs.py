@@ -26,7 +26,7 @@ class Outputs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files: list[Partial] = []
-        self._folders: list[tuple[Path, Path]] = []
+        self._folders: list[tuple[Path, Path, str]] = []
         self._parents: list[Path] = []
         self._gone: set[str] = set()
         self._done = False
@@ -39,7 +39,7 @@ class Outputs:
     ) -> None:
         for partial in self._files:
             partial.discard()
-        for new, _ in self._folders:
+        for new, _, _ in self._folders:
             shutil.rmtree(new, ignore_errors=True)
         if not self._done:
             for folder in reversed(self._parents):
@@ -65,8 +65,9 @@ class Outputs:
         """Adopt a file that was written already."""
         self._files.append(partial)
 
-    def folder(self, name: str) -> Path:
-        """A new empty folder, to be filled, that will stand in the place of `name` and all that is in there."""
+    def folder(self, name: str, own: str) -> Path:
+        """Return a new empty folder, to be filled, that will stand in the place of `name` and of all files in there
+        that match the pattern `own`; what else is there stays."""
         path = self._directory / name
         new = hidden(path)
         try:
@@ -75,7 +76,7 @@ class Outputs:
             new.mkdir(mode=_FOLDER_MODE)
         except OSError as error:
             raise StateError(f"failed to write {path}: {error.strerror or error}") from error
-        self._folders.append((new, path))
+        self._folders.append((new, path, own))
         return new
 
     def remove(self, *names: str) -> None:
@@ -94,8 +95,8 @@ class Outputs:
                 for partial in self._files:
                     path = partial.dest
                     partial.commit()
-                for new, path in self._folders:
-                    _exchange(new, path)
+                for new, path, own in self._folders:
+                    _exchange(new, path, own)
                 self._done = True
                 path = self._directory
                 # Inputs are removed once what was made of them is on the disk.
@@ -118,9 +119,11 @@ class Outputs:
                 folder.chmod(folder.stat().st_mode & _FOLDER_MODE)
 
 
-def _exchange(new: Path, path: Path) -> None:
+def _exchange(new: Path, path: Path, own: str) -> None:
     old = hidden(path)
     if path.is_dir():
+        for kept in [entry for entry in path.iterdir() if not entry.match(own)]:
+            kept.rename(new / kept.name)
         path.rename(old)
     new.rename(path)
     shutil.rmtree(old, ignore_errors=True)

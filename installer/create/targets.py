@@ -12,12 +12,18 @@ from pathlib import Path
 from installer.common.inputs import read_input
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import INSTALL_CONFIG, MANIFESTS, MIRROR, State
-from installer.create.image import BOOT_ARTIFACTS
+from installer.create.image import BOOT_ARTIFACTS, OWN_ARTIFACTS
 from installer.create.outputs import Outputs
 from installer.create.stages.check import Inputs, check
 from installer.create.stages.read import InputFiles, read
 from installer.create.stages.render import kernel_arguments, live_inputs, manifest_files
-from installer.create.stages.resolve import ResolvedRelease, architecture, resolve_payload, resolve_release
+from installer.create.stages.resolve import (
+    ResolvedRelease,
+    architecture,
+    expected_release,
+    resolve_payload,
+    resolve_release,
+)
 from installer.create.stages.secrets import Secrets, saved_secrets, secrets_for
 from installer.create.stages.write import save, write
 from installer.credentials import background
@@ -66,9 +72,12 @@ def cluster_manifests(directory: Path) -> None:
     target = "Agent Manifests"
     files = read(directory, target)
     inputs = check(files, target, for_image=False)
-    by_name = inputs.manifests
-    if by_name is None or Path(names.IMAGE_SET).name not in by_name:
-        by_name = manifest_files(inputs, _release(inputs, target))
+    if Path(names.IMAGE_SET).name in (inputs.manifests or ()):
+        # Nothing is made of the release, which need not be reachable; its version is not known then.
+        release = ResolvedRelease(expected_release(), version("node0"), {})
+    else:
+        release = _release(inputs, target)
+    by_name = manifest_files(inputs, release)
     manifests = {f"{names.DIRECTORY}/{name}": data for name, data in by_name.items()}
     mirrors = mirror.mirror_files(inputs.install)
     if inputs.registries is not None:
@@ -117,7 +126,9 @@ def pxe_files(directory: Path) -> None:
     arch = architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
     with Outputs(directory) as outputs:
-        arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url, mode=IMAGE_MODE)
+        arguments = write_pxe(
+            payload.iso, outputs.folder(BOOT_ARTIFACTS, OWN_ARTIFACTS), arch, changes, url=url, mode=IMAGE_MODE
+        )
         write(outputs, files.state, inputs, secrets, images=payload.release.components)
     folder = directory / BOOT_ARTIFACTS
     if url:

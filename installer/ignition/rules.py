@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import posixpath
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote_to_bytes, urlsplit
 
 #: What Ignition reads in every OpenShift that is installed from here, and in the lab's OS.
 VERSIONS = ("3.0.0", "3.1.0", "3.2.0", "3.3.0")
@@ -26,6 +28,8 @@ UNITS = (
     *(".slice", ".scope"),
 )
 LONGEST_LINE = 2048
+# Bytes that gzip of a data URL is unpacked to, for each character and at least; what holds more is not judged.
+UNPACKED, LEAST_UNPACKED = 64, 8 << 10
 # What Linux takes.
 LONGEST_PATH = 4095
 _GUID = re.compile(r"|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -103,17 +107,61 @@ def _is_base64(text: str) -> bool:
     return True
 
 
+def content(item: Object) -> bytes | None:
+    """Return what a resource's data URL holds, unpacked; None of other sources, and of what is too large to judge.
+
+    Raises ValueError for what is to be unpacked and is no gzip.
+    """
+    source = item.get("source") or ""
+    if not (data := _DATA.fullmatch(source)):
+        return None
+    raw = base64.b64decode(data[2]) if data[1] else unquote_to_bytes(source.partition(",")[2])
+    return _unpacked(raw, LEAST_UNPACKED + UNPACKED * len(source)) if item.get("compression") == "gzip" else raw
+
+
+def _unpacked(raw: bytes, limit: int) -> bytes | None:
+    """Return what one or more members of gzip hold together, None if that is more than the limit. Raises ValueError."""
+    out = b""
+    while True:
+        member = zlib.decompressobj(31)
+        try:
+            out += member.decompress(raw, limit + 1 - len(out))
+        except zlib.error as error:
+            raise ValueError(str(error)) from None
+        if len(out) > limit:
+            return None
+        if not member.eof:
+            raise ValueError("it ends too early")
+        raw = member.unused_data
+        if not raw:
+            return out
+
+
+def _content_problems(item: Object) -> Problems:
+    """Judge a hash and a compression by what a data URL holds, as Ignition does when it fetches it."""
+    try:
+        found = content(item)
+    except ValueError:
+        yield "compression is gzip, and source holds none"
+        return
+    kind, _, digest = item.get("verification", {}).get("hash", "").partition("-")
+    if found is not None and digest and hashlib.new(kind, found).hexdigest() != digest.lower():
+        yield "verification.hash is not that of source"
+
+
 def resource(item: Object) -> Problems:
     """Judge what is fetched, or given as a data URL."""
     source, digest = item.get("source"), item.get("verification", {}).get("hash")
-    if source:
-        yield from _source(source)
+    wrong = [*_source(source)] if source else []
+    yield from wrong
     if item.get("compression", "") not in ("", "gzip"):
         yield "compression must be gzip"
     if digest is not None and source is None:
         yield "source is required where there is a hash"
     if digest is not None and not _HASH.fullmatch(digest):
         yield "verification.hash must be sha512- or sha256- and its digits"
+    elif not wrong and (digest is not None or item.get("compression") == "gzip"):
+        yield from _content_problems(item)
     headers = item.get("httpHeaders", [])
     if headers and not (source or "").startswith(("http:", "https:")):
         yield "httpHeaders need a source of http or https"
@@ -132,6 +180,19 @@ def sources(field: str) -> Rule:
         yield from _distinct(sources, f"sources of {field}")
 
     return rule
+
+
+def authorities(item: Object) -> Problems:
+    """Judge certificate authorities, and the certificates of those in data URLs."""
+    from cryptography import x509
+
+    yield from sources("certificateAuthorities")(item)
+    for resource in item.get("certificateAuthorities", ()):
+        try:
+            if blob := content(resource):
+                x509.load_pem_x509_certificates(blob)
+        except ValueError:
+            yield "certificateAuthorities must be PEM certificates"
 
 
 def ignition(item: Object) -> Problems:

@@ -7,9 +7,10 @@ in other letters (Go reads it, our own merge does not). Ignition only warns of k
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.ignition import rules
 
 _WORDS: dict[type, str] = {
@@ -20,6 +21,20 @@ _WORDS: dict[type, str] = {
     dict: "an object",
 }
 INT64 = 1 << 63
+
+
+def _referenced(item: rules.Object) -> Iterator[str]:
+    """Judge configs that others are made of: where they come from, and those in data URLs as what they are."""
+    yield from rules.sources("merge")(item)
+    named = [(f"merge[{at}]", config) for at, config in enumerate(item.get("merge", ()))]
+    for name, config in [*named, ("replace", item.get("replace", {}))]:
+        # Packed ones are not looked into: each could hold another.
+        if not config.get("compression") and (text := rules.content(config)):
+            try:
+                yield from (f"{name}: {problem}" for problem in problems(jsontext.loads(text)))
+            except ValueError:
+                yield f"{name} is no Ignition config"
+
 
 # What an object may hold: a key's type, [type] for a list, another object; at "" the rule for the object as a whole.
 Shape = Mapping[str, Any]
@@ -108,9 +123,9 @@ CONFIG: Shape = {
         "": rules.ignition,
         "version": str,
         "timeouts": {"httpResponseHeaders": int, "httpTotal": int},
-        "config": {"": rules.sources("merge"), "merge": [RESOURCE], "replace": RESOURCE},
+        "config": {"": _referenced, "merge": [RESOURCE], "replace": RESOURCE},
         "proxy": {"": rules.proxy, "httpProxy": str, "httpsProxy": str, "noProxy": [str]},
-        "security": {"tls": {"": rules.sources("certificateAuthorities"), "certificateAuthorities": [RESOURCE]}},
+        "security": {"tls": {"": rules.authorities, "certificateAuthorities": [RESOURCE]}},
     },
     "kernelArguments": {"": rules.arguments, "shouldExist": [str], "shouldNotExist": [str]},
     "passwd": {
@@ -153,6 +168,8 @@ def _read(value: Any, shape: Any, path: str, found: tuple[list[str], list[str]])
     if type(value) is not kind or (kind is int and not -INT64 <= value < INT64):
         types.append(f"{path or 'it'} must be {_WORDS[kind]}, not {_WORDS.get(type(value), 'another number or null')}")
         return kind()
+    if kind is str and "\0" in value:
+        broken.append(f"{path} must have no NUL")
     if kind is list:
         return [_read(item, shape[0], f"{path}[{at}]", found) for at, item in enumerate(value)]
     if kind is not dict:

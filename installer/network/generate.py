@@ -22,13 +22,16 @@ _INTERFACE = re.compile(r"interfaces(\[\d+\])?")
 SUFFIX = ".nmconnection"
 
 
-def planned(config: Any) -> tuple[Document, Plan, Extra]:
-    """Read and plan a document; one that is None is empty. Raises InvalidNetworkConfig."""
+def planned(config: Any, macs: Mapping[str, str] | None = None) -> tuple[Document, Plan, Extra]:
+    """Return what a document says, and what comes of it; one that is None is empty. Raises InvalidNetworkConfig.
+
+    `macs`: the addresses of the host's NICs by their names in the document, as far as they are known.
+    """
     problems = Problems()
     document = read_document({} if config is None else config, problems)
     unread = _unread(config, problems.all)
     read = len(problems.all)
-    plan, extra = place(document, make_plan(document, problems), problems)
+    plan, extra = place(document, make_plan(document, problems, macs), problems)
     if problems.all:
         further = (problem for problem in problems.all[read:] if not _follows(problem, unread))
         raise InvalidNetworkConfig([*problems.all[:read], *further])

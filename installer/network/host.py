@@ -42,7 +42,7 @@ def host_network_files(
     pairs = _read_mapping(interfaces, problems)
     rendered: list[tuple[str, dict[str, dict[str, str]]]] = []
     try:
-        document, plan, extra = planned(config)
+        document, plan, extra = planned(config, {name: mac.upper() for mac, name in pairs})
         rendered = profiles(plan, extra)
         if not rendered:
             problems.add("interfaces", None, "no profile comes out of this document, so the host would have no network")

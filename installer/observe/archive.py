@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import gzip
 import itertools
 import lzma
@@ -21,6 +22,8 @@ from installer.files import hidden
 T = TypeVar("T")
 GZIP = b"\x1f\x8b"
 #: The first bytes of files that are packed themselves.
+#: In a folder that an archive was unpacked into.
+MARK = ".unpacked"
 PACKED = (GZIP, b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 UNPACKED_LIMIT = 4 * 1024**3
 #: Bytes that are read to learn of one member: long names and attributes are so much, a chain of them no deeper.
@@ -113,23 +116,27 @@ def _copy(redactor: Redactor, source: IO[bytes], target: IO[bytes]) -> None:
 
 
 def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequence[str]:
-    """Unpacks plain files and folders of a tar, packed or not, into a new ``target``; gives the names left out.
+    """Unpack plain files and folders of a tar, packed or not, into a new ``target``; return the names left out.
 
-    What was at ``target`` before is removed when all is unpacked. Secrets in files that are not packed themselves are
-    taken out.
+    What was unpacked at ``target`` before is removed when all is unpacked. Secrets in files that are not packed
+    themselves are taken out.
 
     Links, devices, absolute paths, paths with `..` and those of more than 100 parts are left out. Raises
-    tarfile.TarError, EOFError or OSError for a damaged archive, ValueError past 4 GiB.
+    tarfile.TarError, EOFError or OSError for a damaged archive, ValueError past 4 GiB, FileExistsError where ``target``
+    is no folder that this has made.
     """
-    new, old = hidden(target), hidden(target)
-    new.mkdir(mode=0o700, parents=True)
+    if target.is_symlink() or (target.exists() and not (target / MARK).is_file() and next(target.iterdir(), None)):
+        raise FileExistsError(errno.EEXIST, "what is there was not unpacked here; move it away", str(target))
+    partial, old = hidden(target), hidden(target)
+    partial.mkdir(mode=0o700, parents=True)
     try:
-        skipped = _unpack(packed, new, redactor or Redactor())
+        (partial / MARK).touch(0o600)
+        skipped = _unpack(packed, partial, redactor or Redactor())
         with contextlib.suppress(FileNotFoundError):
             target.rename(old)
-        new.rename(target)
+        partial.rename(target)
     finally:
-        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
     return skipped
 

@@ -14,7 +14,7 @@ from installer.assisted.enums import HostStatus, Role, Stage
 from installer.assisted.errors import ClientError
 from installer.hostsys.system import HostSystem
 from installer.orchestrator.errors import StageError
-from installer.orchestrator.kube import KubeApi, internal_addresses, is_arbiter, is_master, is_ready
+from installer.orchestrator.kube import KubeApi, Node
 from installer.orchestrator.report import Reporter
 
 log = logging.getLogger("assisted-installer")
@@ -31,10 +31,10 @@ def wanted_masters(control_plane_count: int) -> int:
     return min(2, control_plane_count - 1)
 
 
-def _node_of(host: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the node that a host has become: by name, else by address, as a node may be called by its FQDN."""
+def _node_of(host: dict[str, Any], nodes: list[Node]) -> Node | None:
+    """The node that a host has become: by name, else by address, as a node may be called by its FQDN."""
     name = str(host.get("requested_hostname") or "").lower()
-    if node := next((node for node in nodes if node["metadata"]["name"] == name), None):
+    if node := next((node for node in nodes if node.name == name), None):
         return node
     try:
         nics = inventory.decode(host.get("inventory") or "{}").interfaces
@@ -42,17 +42,17 @@ def _node_of(host: dict[str, Any], nodes: list[dict[str, Any]]) -> dict[str, Any
         log.warning("inventory of host %s: %s", host["id"], error)
         return None
     own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
-    return next((node for node in nodes if own.intersection(internal_addresses(node))), None)
+    return next((node for node in nodes if own.intersection(node.internal_addresses)), None)
 
 
-def _update_others(reporter: Reporter, hosts: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
+def _update_others(reporter: Reporter, hosts: list[dict[str, Any]], nodes: list[Node]) -> None:
     """Report which other hosts have joined: they no longer report for themselves."""
     for host in hosts:
         node = _node_of(host, nodes)
         stage = (host.get("progress") or {}).get("current_stage")
         if node is None or host["id"] == reporter.host_id or stage not in (Stage.REBOOTING, Stage.CONFIGURING):
             continue
-        target = Stage.JOINED if is_ready(node) else Stage.CONFIGURING
+        target = Stage.JOINED if node.is_ready else Stage.CONFIGURING
         if target == stage:
             continue
         try:
@@ -71,9 +71,9 @@ def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep 
             nodes = api.nodes()
             hosts = reporter.hosts()
             _update_others(reporter, hosts, nodes)
-            ready = sum(1 for node in nodes if is_master(node) and is_ready(node))
+            ready = sum(1 for node in nodes if node.is_master and node.is_ready)
             wants_arbiter = any(host.get("role") == Role.ARBITER for host in hosts)
-            arbiter = any(is_arbiter(node) and is_ready(node) for node in nodes)
+            arbiter = any(node.is_arbiter and node.is_ready for node in nodes)
             if ready >= wanted and (arbiter or not wants_arbiter):
                 api.close()
                 return

@@ -162,8 +162,10 @@ class Writer:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_symlink() or path.is_file():
             path.unlink()
-        elif path.is_dir():
+        elif path.is_dir() and node.get("overwrite"):
             shutil.rmtree(path)
+        elif path.is_dir():
+            raise StageError("ignition", f"{node['path']} is a directory, and overwrite is false")
         if node.get("hard"):
             path.hardlink_to(_inside(self._root, str(node["target"])))
         else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
+
+import msgspec
 
 from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import ClientError
@@ -16,6 +18,74 @@ from installer.orchestrator.errors import StageError
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
 TIMEOUTS = Timeouts(connect=20.0, silence=20.0, request=60.0)
+T = TypeVar("T")
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Address(msgspec.Struct, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class _Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    addresses: list[_Address] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node, as far as it is looked at. As for Go, what is not there is empty."""
+
+    metadata: _Metadata = _Metadata()
+    status: _Status | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return self.metadata.name
+
+    @property
+    def internal_addresses(self) -> list[str]:
+        """Return the addresses by which the other nodes reach this one."""
+        listed = (self.status and self.status.addresses) or ()
+        return [item.address for item in listed if item.type == "InternalIP" and item.address]
+
+    @property
+    def is_ready(self) -> bool:
+        """Is the condition Ready true?"""
+        conditions = (self.status and self.status.conditions) or ()
+        return any(item.type == "Ready" and item.status == "True" for item in conditions)
+
+    @property
+    def is_master(self) -> bool:
+        """Has the node the role of the control plane?"""
+        return any(label in (self.metadata.labels or {}) for label in MASTER_LABELS)
+
+    @property
+    def is_arbiter(self) -> bool:
+        """Has the node etcd, but nothing else of the control plane?"""
+        return ARBITER_LABEL in (self.metadata.labels or {})
+
+
+class _Event(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    reason: str = ""
+
+
+class _Nodes(msgspec.Struct, frozen=True):
+    items: list[Node] | None = None
+
+
+class _Events(msgspec.Struct, frozen=True):
+    items: list[_Event] | None = None
 
 
 class KubeApi:
@@ -43,52 +113,26 @@ class KubeApi:
         """Close the connection, if there is one."""
         self._transport.close()
 
-    def get(self, path: str) -> dict[str, Any]:
+    def get(self, path: str, kind: type[T]) -> T:
         """Return the object at ``path``. Raises StageError."""
         try:
             request = Request("GET", path, f"GET {path}", {"Accept": "application/json"}, seconds=TIMEOUTS.request)
-            value = self._transport.exchange(request, Answer.json)
+            return msgspec.convert(self._transport.exchange(request, Answer.json), kind)
         except ClientError as error:
             status = error.status is not None and error.status != 200
             raise StageError(f"GET {path}", f"HTTP {error.status}" if status else error.reason) from None
-        if not isinstance(value, dict):
-            raise StageError(f"GET {path}", "answer is not an object")
-        return value
+        except msgspec.ValidationError as error:
+            raise StageError(f"GET {path}", f"answer is of another form: {error}") from None
 
-    def nodes(self) -> list[dict[str, Any]]:
-        """All nodes. Raises StageError."""
-        return list(self.get("/api/v1/nodes").get("items") or [])
+    def nodes(self) -> list[Node]:
+        """Return all nodes. Raises StageError."""
+        return self.get("/api/v1/nodes", _Nodes).items or []
 
     def has_event(self, namespace: str, reason_or_name: str) -> bool:
         """Is there an event of this name or reason? Raises StageError."""
-        for event in self.get(f"/api/v1/namespaces/{namespace}/events").get("items") or []:
-            if reason_or_name in (event["metadata"]["name"].split(".")[0], event.get("reason")):
-                return True
-        return False
+        events = self.get(f"/api/v1/namespaces/{namespace}/events", _Events).items or []
+        return any(reason_or_name in (event.metadata.name.split(".")[0], event.reason) for event in events)
 
 
 def _pem_file(encoded: str) -> MemoryFile:
     return MemoryFile("kubeconfig.pem", base64.b64decode(encoded))
-
-
-def internal_addresses(node: dict[str, Any]) -> list[str]:
-    """Return the addresses by which the other nodes reach a node."""
-    listed = (node.get("status") or {}).get("addresses") or []
-    return [str(item["address"]) for item in listed if item.get("type") == "InternalIP"]
-
-
-def is_ready(node: dict[str, Any]) -> bool:
-    """Is the node's condition Ready true?"""
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
-
-
-def is_master(node: dict[str, Any]) -> bool:
-    """Has the node the role of the control plane?"""
-    labels = node["metadata"].get("labels") or {}
-    return any(label in labels for label in MASTER_LABELS)
-
-
-def is_arbiter(node: dict[str, Any]) -> bool:
-    """Has the node etcd, but nothing else of the control plane?"""
-    return ARBITER_LABEL in (node["metadata"].get("labels") or {})

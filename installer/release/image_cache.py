@@ -7,6 +7,7 @@ link to it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
@@ -27,14 +28,20 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent/image_cache"
 
 
+def _name(image: str) -> str:
+    """Return what folders of an image are called. A payload may name its components by more than digests."""
+    digest = re.search(r"@sha256:([0-9a-f]{64})\Z", image)
+    return (digest[1] if digest else hashlib.sha256(image.encode()).hexdigest())[:_SHORT]
+
+
 def files_folder(image: str) -> Path:
-    """Return the folder of what was taken out of an image, which is given by digest, for use in other ISOs."""
-    return cache_dir().with_name("files_cache") / image.rpartition(":")[2][:_SHORT]
+    """Return the folder of what was taken out of an image for use in other ISOs."""
+    return cache_dir().with_name("files_cache") / _name(image)
 
 
 def folder_of(image: str) -> Path:
-    """Return the folder of the base ISOs in an image, which is given by digest."""
-    return cache_dir() / image.rpartition(":")[2][:_SHORT]
+    """Return the folder of the base ISOs in an image."""
+    return cache_dir() / _name(image)
 
 
 def stamp_of(iso: Path) -> Path:

@@ -30,6 +30,8 @@ SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
 # Marks a folder in which files that belong together are being made and not all are there yet.
 BEGUN = ".begun"
+# Marks the folder of the service's own data, of which it removes what a killed one has left.
+OWN = ".node0-service"
 REGISTRIES, CA_BUNDLE, PULL_SECRET = "registries.conf", "ca-bundle.crt", "pull-secret.json"
 # How long the start waits for the release to be read (s).
 LEARN_SECONDS = 20.0
@@ -158,6 +160,15 @@ def check_mirror(directory: Path) -> None:
         raise ConfigError(f"{bundle}: not a bundle of PEM certificates") from None
 
 
+def _make_own(data: Path) -> None:
+    """Make the folder of the service's data. Raises ConfigError for one that holds what no service has put there."""
+    data.mkdir(exist_ok=True, mode=0o700)
+    # Services of earlier versions have left no mark, but their store.
+    if not any((data / name).is_file() for name in (OWN, "assisted.db")) and any(data.iterdir()):
+        raise ConfigError(f"{data}: holds files that are not a service's; choose another folder, or move them away")
+    _write(data / OWN, b"", PUBLIC)
+
+
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
     """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
     from installer.overrides import os_override, release_override
@@ -167,7 +178,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
     try:
         directory.mkdir(parents=True, exist_ok=True)
         data = directory / "data"
-        data.mkdir(exist_ok=True, mode=0o700)
+        _make_own(data)
         prepare_tls(directory / "tls", address)
         public_key = prepare_tokens(directory / "auth")
     except OSError as error:

@@ -22,8 +22,14 @@ CONTROLLERS = ("sd", "hd", "vd", "xvd", "nvme", "mmc", "dasd")
 NO_CONTROLLER = "Disk has unknown storage controller"
 # Columns of a multipath device's paths that hold for it too.
 OF_PATHS = ("vendor", "model", "serial", "wwn")
-# Where a firmware looks for what it boots: the EFI system partition, also in an MBR, and GRUB's in a GPT.
-BOOT_PARTITIONS = ("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "0xef", "21686148-6449-6e6f-744e-656564454649")
+# udev's keys of serial numbers: lsblk shows the first that there is. Of a SAS disk ID_SERIAL_SHORT is its WWN.
+SERIALS = ("SCSI_IDENT_SERIAL", "ID_SCSI_SERIAL", "ID_SERIAL_SHORT", "ID_SERIAL")
+# Where a firmware looks for what it boots: the EFI system partition, also in an MBR, GRUB's in a GPT, and PReP's of
+# POWER in both.
+BOOT_PARTITIONS = (
+    *("c12a7328-f81f-11d2-ba4b-00a0c93ec93b", "0xef", "21686148-6449-6e6f-744e-656564454649"),
+    *("9e1a2d38-c612-4316-aa26-8b49521e5a8b", "0x41"),
+)
 # GPT's "legacy BIOS bootable", and an MBR's active partition.
 BOOT_FLAGS = 0x04 | 0x80
 # Links that udev makes besides that of ID_PATH: for compatibility, by both ends' names, with the USB revision.
@@ -99,9 +105,9 @@ def best_id(names: list[str]) -> str:
     return min(names, key=rank, default="")
 
 
-def _udev(host: HostSystem, node: dict[str, Any]) -> dict[str, str]:
-    """Read a device's entry in udev's database (systemd: sd-device's db files)."""
-    lines = host.read(f"/run/udev/data/b{_text(node.get('maj:min'))}").splitlines()
+def _udev(host: HostSystem, node: dict[str, Any], column: str = "maj:min") -> dict[str, str]:
+    """Return what udev's database has of a device (systemd: sd-device's db files)."""
+    lines = host.read(f"/run/udev/data/b{_text(node.get(column))}").splitlines()
     return dict(line[2:].split("=", 1) for line in lines if line.startswith("E:") and "=" in line)
 
 
@@ -164,6 +170,7 @@ def parse(
 ) -> Disk:
     """One device of ``lsblk -J -b -O`` as a disk; links by kernel name, and what udev's database has of it."""
     udev = udev or {}
+    serial = _text(node.get("serial"))
     name = _text(node.get("kname")) or _text(node.get("name"))
     path = _text(node.get("path")) or f"/dev/{name}"
     ids, paths = by_id.get(name, []), by_path.get(name, [])
@@ -181,7 +188,8 @@ def parse(
         drive_type=drive_type(node, at),
         vendor=_text(node.get("vendor")),
         model=_text(node.get("model")),
-        serial=_text(node.get("serial")),
+        serial=serial,
+        serials=sorted({udev.get(key, "").strip() for key in SERIALS} - {serial, ""}),
         wwn=_text(node.get("wwn")) or udev.get("DM_WWN", "") or _wwn(ids),
         size_bytes=int(node.get("size") or 0),
         bootable=_bootable(node),
@@ -214,7 +222,8 @@ def disks(host: HostSystem) -> list[Disk]:
         for child in _below(node):
             if child.get("type") == "mpath":
                 # lsblk has nothing of a multipath device itself: it is the disk that its paths lead to.
-                nodes.append({**child, **{key: child.get(key) or node.get(key) for key in OF_PATHS}})
+                of_path = {key: child.get(key) or node.get(key) for key in OF_PATHS}
+                nodes.append({**child, **of_path, "path-maj:min": node.get("maj:min")})
             elif "raid" in _text(child.get("type")):
                 nodes.append(child)
     by_name: dict[str, Disk] = {}
@@ -224,7 +233,8 @@ def disks(host: HostSystem) -> list[Disk]:
             continue
         if _text(node.get("name")).startswith(("loop", "zram", "nbd", "sr")) and kind != "ODD":
             continue
-        disk = parse(node, by_id, by_path, _udev(host, node))
+        serials = {key: text for key, text in _udev(host, node, "path-maj:min").items() if key in SERIALS}
+        disk = parse(node, by_id, by_path, serials | _udev(host, node))
         if disk.drive_type == "iSCSI":
             disk = _over_network(host, disk)
         by_name.setdefault(disk.name, disk)

@@ -126,8 +126,7 @@ def gpus(host: HostSystem) -> list[Gpu]:
 
 
 def tpm(host: HostSystem) -> str:
-    """``none``, ``1.2`` or ``2.0``."""
-    version = host.read("/sys/class/tpm/tpm0/tpm_version_major")
-    if version == "2":
+    """Return ``none``, ``1.2`` or ``2.0``; old kernels do not say which."""
+    if host.read("/sys/class/tpm/tpm0/tpm_version_major") == "2":
         return "2.0"
-    return "1.2" if version == "1" or host.path("/sys/class/tpm/tpm0").exists() else "none"
+    return "1.2" if host.path("/sys/class/tpm/tpm0").exists() else "none"

@@ -71,8 +71,11 @@ def userspace(interface: Interface) -> bool:
     return interface.kind == "ovs-bridge"
 
 
-def make_plan(document: Document, problems: Problems) -> Plan:
-    """Attaches ports to controllers and makes profiles for ports that the document does not list."""
+def make_plan(document: Document, problems: Problems, macs: Mapping[str, str] | None = None) -> Plan:
+    """Attach ports to controllers and make profiles for ports that the document does not list.
+
+    `macs`: the addresses of the host's NICs by their names in the document, as far as they are known.
+    """
     interfaces: dict[Key, Interface] = {}
     for interface in document.interfaces:
         if key_of(interface) in interfaces:
@@ -87,7 +90,7 @@ def make_plan(document: Document, problems: Problems) -> Plan:
         if not userland and (name, False) not in interfaces:
             unlisted[name] = _unlisted(name, attachments[name, False])
     everyone = [*present.values(), *unlisted.values()]
-    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(unlisted))
+    plan = Plan(tuple(_with_borrowed_macs(everyone, macs or {}, problems)), attachments, frozenset(unlisted))
     _check_ports(plan, problems)
     _check_loops(plan, problems)
     _check_file_names(plan, problems)
@@ -172,18 +175,24 @@ def _attach_one(
         attachments[name, False] = Attachment(controller, port)
 
 
-def _with_borrowed_macs(interfaces: Sequence[Interface], problems: Problems) -> list[Interface]:
-    macs = {interface.name: interface.mac for interface in interfaces if not userspace(interface)}
+def _with_borrowed_macs(
+    interfaces: Sequence[Interface], known: Mapping[str, str], problems: Problems
+) -> list[Interface]:
+    macs = {
+        interface.name: interface.mac or known.get(interface.name)
+        for interface in interfaces
+        if not userspace(interface)
+    }
     result = []
     for interface in interfaces:
-        source = interface.copy_mac_from
+        source, path = interface.copy_mac_from, f"{interface.path}.copy-mac-from"
         if source is None:
             result.append(interface)
             continue
         if source not in macs:
-            problems.add(f"{interface.path}.copy-mac-from", source, "is not an interface of this document")
+            problems.add(path, source, "is not an interface of this document")
         elif macs[source] is None:
-            problems.add(f"{interface.path}.copy-mac-from", source, "has no mac-address in this document")
+            problems.add(path, source, "has no mac-address in this document, and none among the host's interfaces")
         result.append(replace(interface, mac=macs.get(source)))
     return result
 

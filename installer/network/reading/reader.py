@@ -187,8 +187,8 @@ class Fields:
         return self._take(name, aliases, read, rule)
 
     def interface(self, name: str) -> str | None:
-        """Return the name of an interface."""
-        return self._take(name, (), values.interface_name, values.IFNAME_RULE)
+        """The name of an interface."""
+        return self._take(name, (), values.interface_name, values.interface_rule(self.raw(name)))
 
     def mac(self, name: str, *, infiniband: bool = False) -> str | None:
         """Return a MAC address, in upper case."""
@@ -230,7 +230,7 @@ class Fields:
             if (good := values.interface_name(member)) is not None:
                 yield path, good
             else:
-                self.problems.add(path, member, values.IFNAME_RULE)
+                self.problems.add(path, member, values.interface_rule(member))
 
     def ignore(self, *names: str) -> None:
         """Fields that nmstate knows and that say nothing about the profile (read-only facts of `nmstatectl show`)."""

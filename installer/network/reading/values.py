@@ -22,8 +22,12 @@ _RESERVED_NAMES = {"all", "default", "bonding_masters"}
 _SECRET = re.compile(r"pas+w|psk|secret|private|\bcak|-cak|preshared", re.IGNORECASE)
 # A section whose settings may all be secret: a password may stand in the place of any of them.
 _SECRET_SECTION = "802.1x"
-IFNAME_RULE = (
+_IFNAME_RULE = (
     "must be an interface name: 1 to 15 letters, digits or any of _ . @ + ~ ! ^ -, not starting with . ~ ! ^ -"
+)
+_VF_RULE = (
+    "is a virtual function by the name of its NIC and its number, which NMState looks up on the host itself and no "
+    "profile can say; use the name that the kernel gives it, such as eno1v0"
 )
 MAC_RULE = "must be a MAC address, six hexadecimal bytes joined by colons"
 
@@ -50,6 +54,11 @@ def describe(value: Any) -> str:
         return _shortener.repr(value)
     except ValueError:  # an integer too long for Python to write in decimal
         return f"a {type(value).__name__}"
+
+
+def interface_rule(value: Any) -> str:
+    """Return the rule that a text breaks which is no interface's name."""
+    return _VF_RULE if isinstance(value, str) and value.startswith("sriov:") else _IFNAME_RULE
 
 
 def boolean(value: Any) -> bool | None:

@@ -27,17 +27,24 @@ PIECE = 256 * 1024
 # Objects that are encoded between two requests; the costliest takes a tenth of a millisecond.
 AT_A_TIME = 32
 
-_RANGE = re.compile("bytes=([0-9]+-[0-9]*|-[0-9]+)", re.IGNORECASE)
+# Of so many digits as Python reads, and no suffix of nothing.
+_RANGE = re.compile("bytes=(?:([0-9]{1,99})-([0-9]{0,99})|-0*[1-9][0-9]{0,99})", re.IGNORECASE)
 
 T = TypeVar("T")
 Encoded = bytes | msgspec.Raw
+
+
+def _is_range(text: str) -> bool:
+    """Is it one range of bytes, whose end is not before its start (RFC 9110 §14.1.1)?"""
+    match = _RANGE.fullmatch(text)
+    return match is not None and not (match[2] and int(match[2]) < int(match[1]))
 
 
 class Download(web.FileResponse):
     """A file, or the part of it that is asked for, unless the client has the rest of another file (If-Range).
 
     aiohttp compares dates only, and takes an entity tag for no condition at all (RFC 9110 §13.1.5). Other ranges than
-    one of bytes, which it refuses, get the whole file (§14.2).
+    one of bytes, which it refuses, and invalid ones get the whole file (§14.2).
     """
 
     def _is_named(self, tag: str) -> bool:
@@ -52,7 +59,7 @@ class Download(web.FileResponse):
         tag, wanted = request.headers.get("If-Range"), request.headers.get("Range")
         if tag is not None or wanted is not None:
             named = tag is None or await asyncio.to_thread(self._is_named, tag)
-            dropped = {"if-range"} if named and _RANGE.fullmatch(wanted or "") else {"if-range", "range"}
+            dropped = {"if-range"} if named and _is_range(wanted or "") else {"if-range", "range"}
             # A text that is no ASCII means nothing here, and may be none that can be copied.
             kept = [(k, v) for k, v in request.headers.items() if k.lower() not in dropped and v.isascii()]
             request = request.clone(headers=kept)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -43,6 +43,15 @@ def _room_of(error: EmbedTooBig, subject: str) -> BadRequest:
     return BadRequest(f"{subject}: {error.size} bytes are more than the {error.limit} that the image has for them")
 
 
+def _fail(step: str, error: InstallerError | OSError) -> NoReturn:
+    """Raise BadRequest for a base ISO that is gone or damaged, and PrepareError for the rest, such as a full disk."""
+    failed = PrepareError(step, str(error))
+    cause = error if isinstance(error, OSError) else error.__cause__
+    if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+        raise failed from error
+    raise BadRequest(str(failed)) from failed
+
+
 class DiscoveryImages:
     """Makes each image once for each state of its infra-env. Thread-safe; ``adopt`` is called with new settings."""
 
@@ -70,13 +79,15 @@ class DiscoveryImages:
     def check(self, infra_env: InfraEnv) -> None:
         """Raise BadRequest for NICs without a mapping, and kernel arguments that the image has no room for.
 
-        The image's room is known once its base is there. Raises PrepareError for a base that cannot be read.
+        The image's room is known once its base is there. Raises PrepareError.
         """
         liveconfig.check_mapped(infra_env)
-        release = payload.cached(self._settings(), infra_env.cpu_architecture) if infra_env.kernel_arguments else None
-        if release is None:
+        if not infra_env.kernel_arguments:
             return
         try:
+            release = payload.cached(self._settings(), infra_env.cpu_architecture)
+            if release is None:
+                return
             with release.iso.open("rb") as file:
                 iso = Iso(file, release.iso, NotIso9660)
                 area = kargs_area(iso)
@@ -90,8 +101,10 @@ class DiscoveryImages:
             raise
         except EmbedTooBig as error:
             raise _room_of(error, "kernel_arguments") from None
+        except PrepareError as error:
+            raise BadRequest(str(error)) from error
         except (InstallerError, OSError) as error:
-            raise PrepareError("base ISO", str(error)) from None
+            _fail("base ISO", error)
 
     def learn(self, pull_secret: str) -> None:
         """Read the release with this pull secret where its version is not known yet. Raises BadRequest."""
@@ -144,7 +157,7 @@ class DiscoveryImages:
             except EmbedTooBig as error:
                 raise _room_of(error, f"image {name} of infra-env {infra_env.name}") from error
             except (InstallerError, OSError) as error:
-                raise PrepareError(f"image {name} of infra-env {infra_env.name}", str(error)) from error
+                _fail(f"image {name} of infra-env {infra_env.name}", error)
             self._forget(place, folder)
             return folder / name
 

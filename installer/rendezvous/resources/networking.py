@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
+from itertools import combinations, product
 from typing import Any
 
 from installer.assisted.errors import BadRequest
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.store.model import Cluster
 from installer.rendezvous.validations.machinenetworks import network_of_vip
-from installer.rendezvous.validations.networks import address_of, network_of, overlap
+from installer.rendezvous.validations.networks import network_of, overlap, vip_refusal
 
 Net = IPv4Network | IPv6Network
 # Bits of addresses that a network must leave, which is 128 addresses for pods and services; of a machine network 16, 4
@@ -134,16 +135,6 @@ def _check_no_vips(networks: Networks) -> None:
             raise BadRequest(f"{name} VIPs cannot be set with User Managed Networking")
 
 
-def _problem_in(vip: str, name: str, cidr: str) -> str:
-    """Return the reason why the virtual address cannot be in this network; empty if it can."""
-    network, address = network_of(cidr), address_of(vip) if vip else None
-    if address is None or address.version != network.version or address not in network:
-        return f"{name} <{vip}> does not belong to machine-network-cidr <{cidr}>"
-    if network.version == 4 and network.prefixlen < 31 and address == network.broadcast_address:
-        return f"{name} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
-    return ""
-
-
 def _check_vips_within(networks: Networks, machine: Sequence[str], *, needed: bool = False) -> None:
     """Each pair in the machine network of its place, or with a load balancer of the user's own in any.
 
@@ -153,7 +144,7 @@ def _check_vips_within(networks: Networks, machine: Sequence[str], *, needed: bo
     for name, values in (("api-vip", networks.api), ("ingress-vip", networks.ingress)):
         for index, vip in enumerate(values or ([""] if needed else [])):
             tried = machine if networks.own_balancer else machine[index : index + 1]
-            complaints = [_problem_in(vip, name, cidr) for cidr in tried]
+            complaints = [vip_refusal(vip, name, cidr) for cidr in tried]
             if all(complaints):
                 problems += complaints
     if problems:
@@ -203,7 +194,7 @@ def consequences(
         _check_vips(networks)
         _check_stacks(networks)
         follows = _cluster_managed(networks, changes, inventories, asked=bool(requested))
-    _check_sizes(cluster, {**changes, **follows}, hosts=len(inventories))
+    _check_sizes(cluster, {**changes, **follows}, hosts=len(inventories), user_managed=user_managed)
     return follows
 
 
@@ -239,7 +230,7 @@ def _cluster_managed(
     return {"machine_networks": [{"cidr": cidr}]}
 
 
-def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int) -> None:
+def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int, user_managed: bool) -> None:
     """Are networks that change large enough, networks of their own, and apart from each other?"""
     networks, before = Networks.of(cluster, changes), Networks.of(cluster, {})
     if _normal(networks.cluster) != _normal(before.cluster):
@@ -256,9 +247,18 @@ def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int) -> No
         for cidr in networks.machine:
             _check_subnet(cidr, bits, "Machine network CIDR")
     if any(f"{kind}_networks" in changes for kind in ("machine", "service", "cluster")):
-        for service, pods in zip(networks.service, [cidr for cidr, _ in networks.cluster], strict=False):
-            if overlap(service, pods):
-                raise BadRequest(f"ServiceNetworkCidr and ClusterNetworkCidr: CIDRS {service} and {pods} overlap")
+        _check_apart(networks, with_machine=user_managed)
+
+
+def _check_apart(networks: Networks, *, with_machine: bool) -> None:
+    """Raise BadRequest where networks of two kinds overlap; others than these are the validations' to judge."""
+    kinds = {"ServiceNetworkCidr": networks.service, "ClusterNetworkCidr": [cidr for cidr, _ in networks.cluster]}
+    if with_machine:
+        kinds = {"MachineNetworkCIDR": networks.machine, **kinds}
+    for (first, cidrs), (second, others) in combinations(kinds.items(), 2):
+        for cidr, other in product(cidrs, others):
+            if overlap(cidr, other):
+                raise BadRequest(f"{first} and {second}: CIDRS {cidr} and {other} overlap")
 
 
 def _normal(networks: Iterable[tuple[str, int]]) -> list[tuple[Net, int]]:

@@ -49,10 +49,6 @@ def types(architecture: str, basic: bool = False) -> list[str]:
     return [*ALWAYS, *(() if basic else LATER), *more]
 
 
-def _holders(disk: Disk) -> list[str]:
-    return [name.strip() for name in disk.holders.split(",")]
-
-
 def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> list[Disk]:
     """The disks that a multipath device is made of, all or those of one type."""
     return [
@@ -60,6 +56,15 @@ def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> lis
         for disk in inventory.disks
         if multipath.name and multipath.name in _holders(disk) and drive_type in ("", disk.drive_type)
     ]
+
+
+def _holders(disk: Disk) -> list[str]:
+    return [name.strip() for name in disk.holders.split(",")]
+
+
+def _held_by_multipath(disk: Disk, inventory: Inventory) -> str:
+    holders = _holders(disk)
+    return next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), "")
 
 
 def _iscsi_reason(disk: Disk, inventory: Inventory) -> str:

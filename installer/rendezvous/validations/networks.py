@@ -149,6 +149,24 @@ def overlap(first: str, second: str) -> bool:
     return network.version == other.version and network.overlaps(other)
 
 
+def vip_refusal(vip: str, name: str, cidr: str) -> str:
+    """Return why a virtual address cannot be one of this machine network (`verifyVip`), empty if it can."""
+    if not cidr:
+        return f"{name} <{vip}> cannot be set if Machine Network CIDR is empty"
+    network, address = network_of(cidr), address_of(vip) if vip else None
+    if address is None or address not in network:
+        return f"{name} <{vip}> does not belong to machine-network-cidr <{cidr}>"
+    if network.version == 4 and network.prefixlen < 31 and address == network.broadcast_address:
+        return f"{name} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
+    return ""
+
+
+def is_own_address(vip: str, cidr: str) -> bool:
+    """Is the address that of the network itself? In IPv6 every router of the network answers to it (RFC 4291)."""
+    network = network_of(cidr)
+    return network.prefixlen < network.max_prefixlen - 1 and address_of(vip) == network.network_address
+
+
 class HostNetwork(NamedTuple):
     """A network that one of a host's interfaces is in."""
 

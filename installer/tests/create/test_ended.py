@@ -122,7 +122,7 @@ def test_a_signal_before_takes_everything_back(tmp_path):
         outputs.put("a", b"a")
         outputs.put("b/c", b"c")
         outputs.put("d", b"new")
-        (outputs.folder("e") / "f").write_text("f")
+        (outputs.folder("e", "*") / "f").write_text("f")
         os.kill(os.getpid(), signal.SIGINT)
         outputs.commit()
     assert snapshot(tmp_path) == {"d": ((tmp_path / "d").stat().st_mode, b"old")}
@@ -193,9 +193,9 @@ def test_outputs_all_or_none(tmp_path):
         pytest.raises(StateError, match=f"failed to write {tmp_path}/in: Not a directory"),
         Outputs(tmp_path) as outputs,
     ):
-        outputs.folder("in")
+        outputs.folder("in", "*")
     with pytest.raises(StateError, match="failed to write"), Outputs(tmp_path / "no") as outputs:
-        outputs.folder("x")
+        outputs.folder("x", "*")
     with Outputs(tmp_path) as outputs:  # never committed
         outputs.put("new/x", b"x")
         outputs.take(Partial(tmp_path / "y"))
@@ -203,7 +203,7 @@ def test_outputs_all_or_none(tmp_path):
     with Outputs(tmp_path) as outputs:
         outputs.put("in", b"now an output")
         outputs.put("new/x", b"x", 0o644)
-        (outputs.folder("gone") / "fresh").write_text("fresh")
+        (outputs.folder("gone", "*") / "fresh").write_text("fresh")
         outputs.remove("in", "sub/in", "never/there")
         assert snapshot(tmp_path).items() >= before.items()
         outputs.commit()

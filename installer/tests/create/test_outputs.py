@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,10 +16,12 @@ from installer.common import cpio
 from installer.common.iso9660 import Iso
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.create.graph import ASSETS, TARGETS, dot
+from installer.create.stages.resolve import DEFAULT_RELEASE
 from installer.create.targets import created_in
 from installer.ignition.early import HOOK
 from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image.config_image import PATHS
+from installer.overrides import RELEASE_OVERRIDE
 from installer.testing.create import outputs_kit
 from installer.testing.create.image_kit import NEEDED, content, inputs
 from installer.testing.create.inputs_kit import SNO
@@ -109,6 +112,35 @@ def test_wrong_manifests_write_nothing(directory, capsys):
         assert len(fatal) == 1
         assert "invalid ClusterImageSet configuration: spec.releaseImage: Invalid value" in fatal[0]
         assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+def test_manifests_that_the_service_would_refuse_are_not_written_anew(directory, capsys, monkeypatch):
+    assert create("cluster-manifests", directory) == 0
+    path = directory / "cluster-manifests/infraenv.yaml"
+    good = path.read_text()
+    monkeypatch.setenv(RELEASE_OVERRIDE, "")  # no registry is needed to judge them
+    image_set = directory / "cluster-manifests/cluster-image-set.yaml"
+    image_set.write_text(re.sub("releaseImage: .*", f"releaseImage: {DEFAULT_RELEASE}", image_set.read_text()))
+    assert create("cluster-manifests", directory) == 0
+    path.write_text(good.replace("spec:\n", "spec:\n  additionalNTPSources: ['-x']\n"))
+    before = {name: (directory / name).read_bytes() for name in names(directory)}
+    capsys.readouterr()
+    assert create("cluster-manifests", directory) == 1
+    assert "infraenv.yaml: spec.additionalNTPSources: '-x' is neither a name" in capsys.readouterr().err
+    assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+def test_boot_artifacts_of_the_users_own_stay(directory, lab, capsys):
+    inputs(directory, lab[0], agent={"bootArtifactsBaseURL": URL})
+    boot = directory / "boot-artifacts"
+    (boot / "menus").mkdir(parents=True)
+    users = ("menus/main.ipxe", "boot.ipxe", "my.agent.cfg")
+    for name in (*users, "agent.aarch64.ipxe"):
+        (boot / name).write_text("mine")
+    assert create("pxe-files", directory) == 0
+    assert all((boot / name).read_text() == "mine" for name in users)
+    assert (boot / "agent.x86_64-vmlinuz").exists()
+    assert not (boot / "agent.aarch64.ipxe").exists()
 
 
 def test_pxe_files(directory, lab, capsys):

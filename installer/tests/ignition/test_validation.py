@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +13,8 @@ import pytest
 from installer.ignition.validation import problems
 
 V2, V3 = {"ignition": {"version": "3.2.0"}}, {"ignition": {"version": "3.3.0"}}
-SHA256, SHA512 = "sha256-" + "a" * 64, "sha512-" + "0" * 128
+SHA256, SHA512 = f"sha256-{hashlib.sha256(b'x').hexdigest()}", f"sha512-{hashlib.sha512(b'x').hexdigest()}"
+PACKED = gzip.compress(b"x")
 TANG = {"url": "http://x", "thumbprint": "t"}
 PIN = {"pin": "tpm2", "config": "x"}
 UNIT = {"name": "a.service", "contents": "[Unit]\nA=b"}
@@ -45,6 +50,18 @@ def disk(*partitions: dict[str, Any]) -> dict[str, Any]:
 
 def part(number: int, start: int, size: int) -> dict[str, Any]:
     return {"number": number, "startMiB": start, "sizeMiB": size}
+
+
+def data(raw: bytes) -> str:
+    return f"data:;base64,{base64.b64encode(raw).decode()}"
+
+
+def merged(config: Any, **fields: Any) -> dict[str, Any]:
+    return ignition(config={"merge": [{"source": data(json.dumps(config).encode()), **fields}]})
+
+
+def authority(text: bytes) -> dict[str, Any]:
+    return ignition(security={"tls": {"certificateAuthorities": [{"source": data(text)}]}})
 
 
 def unit(text: str) -> dict[str, Any]:
@@ -177,8 +194,30 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (passwd(users=[{"name": ""}]), "passwd.name is required"),  # useradd would fail
     (passwd(groups=[{"name": "a"}] * 2), "passwd.name a is there twice"),
     (passwd(users=[{"name": "a", "uid": "1"}]), "users[0].uid must be a whole number, not a text"),
+    # What only fetching shows.
+    *(
+        (contents(source, verification={"hash": h}), "contents.verification.hash is not that of source")
+        for source in ("data:,y", "data:,%58", data(b"y"))
+        for h in (SHA256, SHA512)
+    ),
+    (contents(data(PACKED), verification={"hash": SHA256}), "hash is not that of source"),
+    *(
+        (contents(source, compression="gzip"), "contents.compression is gzip, and source holds none")
+        for source in ("data:,", "data:,x", data(PACKED[:-1]), data(PACKED + b"x"), data(PACKED[:12]))
+    ),
+    (one("luks", keyFile={"source": "data:,x", "compression": "gzip"}), "keyFile.compression is gzip"),
+    (merged({}), "config.merge[0]: ignition is required"),
+    (merged(merged(file(path="a"))), "merge[0]: ignition.config.merge[0]: storage.files[0].path must be absolute"),
+    (ignition(config={"merge": [{"source": "data:,x"}]}), "config.merge[0] is no Ignition config"),
+    (ignition(config={"replace": {"source": "data:,x"}}), "config.replace is no Ignition config"),
+    (authority(b"x"), "certificateAuthorities must be PEM certificates"),
+    # Go takes it, and no path, argument or unit can have it.
+    (file(path="/a\0b"), "storage.files[0].path must have no NUL"),
+    (one("links", target="/a\0"), "storage.links[0].target must have no NUL"),
+    (passwd(users=[{"name": "a\0"}]), "passwd.users[0].name must have no NUL"),
+    ({**V3, "kernelArguments": {"shouldExist": ["a\0"]}}, "kernelArguments.shouldExist[0] must have no NUL"),
     (ignition(config={"merge": [{}]}), "source is required in merge"),
-    (ignition(config={"merge": [{"source": "data:,x"}] * 2}), "sources of merge must differ"),
+    (ignition(config={"merge": [{"source": "http://x"}] * 2}), "sources of merge must differ"),
     (ignition(config={"replace": {"source": "x"}}), "config.replace.source must be a URL"),
     (ignition(proxy={"httpProxy": "x"}), "httpProxy must be a URL of http or https"),
     (ignition(proxy={"noProxy": ["a", "a"]}), "entries of noProxy must differ"),
@@ -221,7 +260,16 @@ TAKEN: list[dict[str, Any]] = [
     *(unit(text) for text in ("", "#x\n;y\n[U]\n=b\n\n A = b\\\nc\nd=e", "[Unit]\r\nA=b\r\n", "[U]\nA=b\\\n[X]\nC=d")),
     units({"name": "a.service"}, storage={"files": [{"path": UNIT_FILE}]}),
     passwd(users=[{"name": "a", "groups": ["x"]}], groups=[{"name": "a"}]),
-    ignition(config={"merge": [{"source": "data:,x"}], "replace": {}}, proxy={"httpsProxy": "http://x"}),
+    contents(data(PACKED), compression="gzip", verification={"hash": SHA256}),
+    contents(
+        data(PACKED), compression="gzip", verification={"hash": "sha512-" + SHA512.removeprefix("sha512-").upper()}
+    ),
+    contents(data(PACKED + gzip.compress(b"")), compression="gzip", verification={"hash": SHA256}),
+    contents(data(gzip.compress(b"")), compression="gzip"),
+    contents(data(gzip.compress(b"\0" * 1_000_000)), compression="gzip", verification={"hash": SHA256}),
+    merged(merged(V3)),
+    merged({}, compression="gzip", source=data(gzip.compress(b"{}"))),
+    ignition(config={"merge": [{"source": "http://x"}], "replace": {}}, proxy={"httpsProxy": "http://x"}),
     {**V3, "kernelArguments": {"shouldExist": ["a"], "shouldNotExist": ["b"]}},
 ]
 

@@ -124,6 +124,31 @@ def test_names_of_the_mapping_and_of_the_document(names, interfaces, mapped, war
         assert text in message
 
 
+# As OpenShift's examples of customised bridges have it: the NIC's address is not in the document.
+COPIES = "{name: eth0, ipv4: {enabled: false}}, "
+COPIED = {
+    "br-ex": "{name: br-ex, type: ovs-bridge, bridge: {port: [{name: eth0}, {name: br-ex}]}}, "
+    "{name: br-ex, type: ovs-interface, copy-mac-from: eth0, " + DHCP + "}",
+    "bond0": "{name: bond0, type: bond, copy-mac-from: eth0, link-aggregation: {mode: active-backup, port: [eth0]}}",
+    "br0": "{name: br0, type: linux-bridge, copy-mac-from: eth0, bridge: {port: [{name: eth0}]}}",
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_the_address_of_the_hosts_nic_is_copied(name):
+    config = load(f"interfaces: [{COPIES}{COPIED[name]}]")
+    files = host_network_files([{"name": "eth0", "macAddress": "02:00:00:00:00:aA"}], config)
+    addresses = {
+        parse(text)["ethernet"]["cloned-mac-address"]
+        for file, text in files.items()
+        if file.startswith(name) and "ethernet" in parse(text)
+    }
+    assert addresses == {"02:00:00:00:00:AA"}
+    for nics in ([{"name": "eth1", "macAddress": "02:00:00:00:00:aA"}], [{"macAddress": "02:00:00:00:00:aA"}]):
+        with pytest.raises(InvalidNetworkConfig, match="has no mac-address in this document, and none among the host"):
+            host_network_files(nics, config)
+
+
 def test_a_mac_address_without_a_name_is_kept():
     config = load("interfaces: [{name: eth7, ipv4: {enabled: true, dhcp: true}}]")
     files = host_network_files([{"macAddress": "02:00:00:00:00:07"}], config)

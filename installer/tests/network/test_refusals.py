@@ -138,6 +138,18 @@ CASES = [
 ]
 
 
+def test_a_virtual_function_by_its_nic_cannot_be_named():
+    """As OpenShift's example of dual-port NICs has it."""
+    vf = "sriov:eno1:0"
+    bond = {"mode": "active-backup", "port": [vf], "options": {"primary": vf}}
+    interfaces = [{"name": vf, "type": "ethernet"}, {"name": "bond0", "type": "bond", "link-aggregation": bond}]
+    with pytest.raises(InvalidNetworkConfig) as caught:
+        keyfiles({"interfaces": interfaces})
+    found = [problem.path for problem in caught.value.problems if "NMState looks up on the host" in problem.rule]
+    section = "interfaces[1].link-aggregation"
+    assert found == ["interfaces[0].name", f"{section}.options.primary", f"{section}.port[0]"]
+
+
 def _steps(path):
     parts = path.replace("]", "").replace("[", ".#").split(".")
     return [int(part[1:]) if part.startswith("#") else part for part in parts]

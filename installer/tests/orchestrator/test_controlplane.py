@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from installer.orchestrator import controlplane
 from installer.orchestrator.errors import StageError
-from installer.orchestrator.kube import KubeApi, is_arbiter, is_master, is_ready
+from installer.orchestrator.kube import KubeApi, Node
 from installer.testing.orchestrator_kit import Cluster, Site, api_server
 
 
@@ -30,6 +31,10 @@ def kubeconfig(site: Site, cluster: Cluster) -> None:
 def host(name: str, stage: str | None = None, role: str = "master", status: str = "") -> dict[str, Any]:
     progress = {"progress": {"current_stage": stage}} if stage else {}
     return {"id": f"id-{name}", "requested_hostname": name, "role": role, "status": status, **progress}
+
+
+def node(**fields: Any) -> Node:
+    return msgspec.convert(fields, Node)
 
 
 def inventory(*addresses: str) -> str:
@@ -200,17 +205,17 @@ def test_the_api_is_asked_over_one_connection(cluster: Cluster, tmp_path: Path) 
     cluster.answers["/list"] = []
     cluster.answers["/no-json"] = b"{"
     cluster.answers["/none"] = {"items": None}
-    assert [node["metadata"]["name"] for node in api.nodes()] == ["a"]
+    assert [node.name for node in api.nodes()] == ["a"]
     assert cluster.requests == [("/api/v1/nodes", "application/json")]
     with pytest.raises(StageError, match=r"^GET /missing: HTTP 404$"):
-        api.get("/missing")
-    with pytest.raises(StageError, match=r"^GET /list: answer is not an object$"):
-        api.get("/list")
+        api.get("/missing", Node)
+    with pytest.raises(StageError, match=r"^GET /list: answer is of another form: "):
+        api.get("/list", Node)
     assert cluster.connections == 1
     # One that breaks is made anew once, and again for the next question.
     for path, connections in (("/no-json", 1), ("/lost", 3)):
         with pytest.raises(StageError, match=f"^GET {path}: "):
-            api.get(path)
+            api.get(path, Node)
         assert len(api.nodes()) == 1
         assert cluster.connections == connections
     cluster.answers["/api/v1/nodes"] = {}
@@ -259,8 +264,8 @@ def test_a_kubeconfig_whose_certificates_are_none(cluster: Cluster, tmp_path: Pa
     ],
 )
 def test_readiness(conditions: Any, ready: bool) -> None:
-    assert is_ready({"status": {"conditions": conditions}}) is ready
-    assert is_ready({}) is False
+    assert node(status={"conditions": conditions}).is_ready is ready
+    assert node().is_ready is node(status=None).is_ready is False
 
 
 @pytest.mark.parametrize(
@@ -275,5 +280,26 @@ def test_readiness(conditions: Any, ready: bool) -> None:
     ],
 )
 def test_roles_by_label(labels: Any, master: bool, arbiter: bool) -> None:
-    node = {"metadata": {"labels": labels}}
-    assert (is_master(node), is_arbiter(node)) == (master, arbiter)
+    found = node(metadata={"labels": labels})
+    assert (found.is_master, found.is_arbiter) == (master, arbiter)
+
+
+def test_addresses_by_which_a_node_is_reached() -> None:
+    listed = [{"type": "InternalIP"}, {"address": "a"}, {"type": "ExternalIP", "address": "b"}, {}]
+    assert node(status={"addresses": [*listed, {"type": "InternalIP", "address": "c"}]}).internal_addresses == ["c"]
+    assert node(status={"addresses": None}).internal_addresses == node().internal_addresses == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{"items": 1}, {"items": [1]}, {"items": [{"metadata": 1}]}, {"items": [{"metadata": {"name": 1}}]}]
+)
+def test_an_answer_of_another_form_is_no_end_of_the_wait(cluster: Cluster, tmp_path: Path, answer: Any) -> None:
+    (tmp_path / "kubeconfig").write_text(cluster.kubeconfig)
+    api = KubeApi(tmp_path / "kubeconfig")
+    cluster.answers |= {"/api/v1/nodes": answer, "/api/v1/namespaces/ns/events": answer}
+    for ask in (api.nodes, lambda: api.has_event("ns", "A")):
+        with pytest.raises(StageError, match="answer is of another form"):
+            ask()
+    cluster.answers["/api/v1/namespaces/ns/events"] = {"items": [{}, {"metadata": {}}]}
+    assert not api.has_event("ns", "A")
+    api.close()

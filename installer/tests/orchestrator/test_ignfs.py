@@ -128,7 +128,7 @@ def test_links(root: Path) -> None:
         {"path": "/target", "contents": data("t")},
         links=[
             {"path": "/file", "target": "target"},
-            {"path": "/dir", "target": "/target"},
+            {"path": "/dir", "target": "/target", "overwrite": True},
             {"path": "/dangling", "target": "target"},
             {"path": "/new/deep/place", "target": "../../target"},
             {"path": "/hard", "target": "/target", "hard": True},
@@ -138,6 +138,24 @@ def test_links(root: Path) -> None:
     assert targets == {"file": "target", "dir": "/target", "dangling": "target", "new/deep/place": "../../target"}
     assert (root / "hard").samefile(root / "target")
     assert not (root / "hard").is_symlink()
+
+
+@pytest.mark.parametrize("overwrite", [{}, {"overwrite": False}, {"overwrite": None}])
+def test_a_link_takes_no_directorys_place_unless_it_says_so(root: Path, overwrite: dict[str, Any]) -> None:
+    (root / "dir").mkdir()
+    (root / "dir/mine").write_text("x")
+    with pytest.raises(StageError, match="/dir is a directory, and overwrite is false"):
+        extract(root, links=[{"path": "/dir", "target": "/target", **overwrite}])
+    assert (root / "dir/mine").read_text() == "x"
+
+
+def test_a_link_removes_nothing_behind_a_link(root: Path) -> None:
+    (root / "dir").mkdir()
+    (root / "dir/mine").write_text("x")
+    (root / "inner").symlink_to("dir")
+    extract(root, links=[{"path": "/inner", "target": "/target", "overwrite": True}])
+    assert os.readlink(root / "inner") == "/target"
+    assert (root / "dir/mine").read_text() == "x"
 
 
 def test_units_with_drop_ins(root: Path) -> None:

@@ -11,6 +11,7 @@ import tarfile
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 from assisted_service_client.rest import ApiException
@@ -88,10 +89,15 @@ def test_a_download_is_resumed_only_if_the_image_is_the_same(service: Standalone
     for condition in (tag, date, f"W/{tag}", '"x"'):
         assert resumed(**{"If-Range": condition, "X-No-UTF-8": "\xff"}) == whole
     assert resumed() == part
-    # Other ranges than one of bytes are no error.
-    for ranges in ("bytes=0-1,5-6", "lines=1-2", "x"):
+    # Other ranges than one of bytes, and invalid ones, are no error.
+    for ranges in ("bytes=0-1,5-6", "lines=1-2", "x", "bytes=5-1", "bytes=-", "bytes=-0", f"bytes=0-{'1' * 5000}"):
         with service.fetch(user.get_infra_env(infra_env.id).download_url, Range=ranges) as answer:
             assert (answer.status, len(answer.read())) == whole
+    for ranges in ("bytes=-5", f"bytes={len(before) - 5}-99999999999"):
+        with service.fetch(user.get_infra_env(infra_env.id).download_url, Range=ranges) as answer:
+            assert (answer.status, len(answer.read())) == (206, 5)
+    with pytest.raises(HTTPError, match="416"):
+        service.fetch(user.get_infra_env(infra_env.id).download_url, Range="bytes=999999999999-")
     user.deregister_infra_env(infra_env.id)
 
 

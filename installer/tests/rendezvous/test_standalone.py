@@ -170,6 +170,26 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.parametrize("mine", ["data/install/notes.txt", "data/logs/2024/app.log", "data/x"])
+def test_a_folder_with_data_of_the_users_own_is_left_alone(tmp_path: Path, mine: str) -> None:
+    (tmp_path / mine).parent.mkdir(parents=True)
+    (tmp_path / mine).write_text("mine")
+    with pytest.raises(ConfigError, match="data: holds files that are not a service's"):
+        standalone.settings_of(tmp_path, "127.0.0.1:8090", {})
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / mine]
+
+
+@pytest.mark.parametrize("left", [[], ["assisted.db", "logs/x"], [standalone.OWN, "release.json"]])
+def test_a_folder_of_a_service_is_taken_again(tmp_path: Path, left: list[str]) -> None:
+    for name in left:
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text("")
+    for _ in range(2):
+        standalone.settings_of(tmp_path, "127.0.0.1:8090", {})
+    assert {*left, standalone.OWN} <= {str(path.relative_to(tmp_path / "data")) for path in tmp_path.rglob("*")
+                                       if path.is_file() and path.is_relative_to(tmp_path / "data")}  # fmt: skip
+
+
 def test_a_lost_file_is_an_error_and_no_new_ca_is_made(tmp_path: Path) -> None:
     """Images that were given out, and hosts that booted, know the old one."""
     standalone.settings_of(tmp_path, LISTEN, {})

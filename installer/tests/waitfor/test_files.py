@@ -120,10 +120,33 @@ def test_unpack_stays_inside(tmp_path):
     skipped = unpack(packed, target)
     assert set(skipped) == {"../evil", "good/../../evil", "/abs", "link", "hard", "pipe"}
     inside = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
-    assert inside == ["b.log", "good/a.log", "link/through"]
+    assert inside == [".unpacked", "b.log", "good/a.log", "link/through"]
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path / "logs" / "evil").exists()
+    (target / "of-the-first-time").write_text("x")
     assert unpack(packed, target) == skipped
+    assert not (target / "of-the-first-time").exists()
+
+
+@pytest.mark.parametrize("mine", ["cluster/notes.txt", "cluster", "elsewhere"])
+def test_unpack_takes_no_other_folders_place(tmp_path, mine):
+    packed, target = tmp_path / "a.tar.gz", tmp_path / "cluster"
+    archive(packed, [("a.log", b"a", tarfile.REGTYPE)])
+    if mine == "elsewhere":
+        (tmp_path / mine).mkdir()
+        (tmp_path / mine / ".unpacked").write_text("")
+        target.symlink_to(mine)
+        mine = "elsewhere/.unpacked"
+    else:
+        (tmp_path / mine).parent.mkdir(exist_ok=True)
+        (tmp_path / mine).write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(OSError, match=r"not unpacked here|Not a directory"):
+        unpack(packed, target)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert target.is_symlink() or target.exists()
+    (tmp_path / "empty").mkdir()
+    assert unpack(packed, tmp_path / "empty") == []
 
 
 @settings(deadline=None)

@@ -238,7 +238,12 @@ def network_yaml(value: str) -> str | None:
 
 def _network(value: str) -> str | None:
     network = ip_network(value)
-    return f"{value!r} is no network of its own: its address is unspecified" if network.prefixlen == 0 else None
+    if network.network_address.is_unspecified:
+        return f"{value!r} is no network of its own: its address is unspecified"
+    for kind in ("loopback", "multicast"):
+        if getattr(network, f"is_{kind}"):
+            return f"{value!r} is of {kind} addresses"
+    return None
 
 
 PROXY: Mapping[str, Check] = {

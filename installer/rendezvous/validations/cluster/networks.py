@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import combinations
 
 from installer.assisted.enums import VipVerification
 from installer.assisted.inventory import Inventory
@@ -23,6 +23,7 @@ from installer.rendezvous.validations.verdict import (
 UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined."
 NOT_DISCOVERED = "Hosts have not been discovered yet"
 TOO_SMALL = ". The machine network range is too small for the cluster. Please redefine the network."
+KINDS = ("machine", "cluster", "service")
 VIP_NAMES = {"api": "API", "ingress": "Ingress"}
 # Room for 128 addresses in each host's part (upstream's MinMaskDelta).
 HOST_BITS = 7
@@ -31,6 +32,8 @@ LEAST_HOSTS = 4
 # Others need not look at host_prefix; then these hold.
 WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
 USUAL_PREFIX = {4: 23, 6: 64}
+# Prefix lengths of service networks: the installer refuses shorter ones, and the cluster's DNS has the tenth address.
+SERVICE_PREFIXES = {4: (12, 28), 6: (108, 124)}
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,34 @@ def _machine(view: ClusterView) -> list[str]:
     return [] if assigned_later else cidrs
 
 
-def cidr_defined(kind: str) -> Callable[[ClusterView], Verdict]:
-    """The validation: is the network of this kind (`cluster` or `service`) there?"""
-    name = f"The {kind.capitalize()} Network CIDR"
+def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
+    """Return the validation: is the network of this kind (`cluster` or `service`) there, and one to install with?"""
+    name = f"The {which.capitalize()} Network CIDR"
 
     def check(view: ClusterView) -> Verdict:
-        return success(f"{name} is defined.") if view.cidrs(kind) else failure(f"{name} is undefined.")
+        cidrs = view.cidrs(which)
+        if not cidrs:
+            return failure(f"{name} is undefined.")
+        problem = _service_problem(cidrs) if which == "service" else ""
+        return failure(f"{name} {problem}") if problem else success(f"{name} is defined.")
 
     return check
+
+
+def _service_problem(cidrs: list[str]) -> str:
+    """Return why OpenShift's installer makes no cluster of these service networks, empty if it does.
+
+    Nothing else of upstream's looks at this before an installation begins; its registration takes them all.
+    """
+    for cidr in cidrs:
+        network = networks.network_of(cidr)
+        shortest, longest = SERVICE_PREFIXES[network.version]
+        if not shortest <= network.prefixlen <= longest:
+            return f"{cidr} cannot be used: its prefix length must be between {shortest} and {longest}."
+    versions = [networks.network_of(cidr).version for cidr in cidrs]
+    if len(set(versions)) < len(versions):
+        return f"cannot be {', '.join(cidrs)}: there is one for each address family."
+    return ""
 
 
 def _networks_open(view: ClusterView) -> Verdict | None:
@@ -104,20 +127,19 @@ def _networks_open(view: ClusterView) -> Verdict | None:
 
 
 def no_overlap(view: ClusterView) -> Verdict:
-    """Is no network of one kind within another's, and are there as many cluster networks as service networks?"""
+    """Are all networks apart, and are there as many cluster networks as service networks?
+
+    Machine networks that are not needed count too: OpenShift's installer looks at them.
+    """
     missing = _networks_open(view)
     if missing is not None:
         return missing
     if len(view.cidrs("cluster")) != len(view.cidrs("service")):
         return error("A mismatch between the number of Cluster and Service networks")
-    kinds = (
-        ("machine", "cluster", "service") if networks.machine_network_needed(view.cluster) else ("cluster", "service")
-    )
-    for first, second in combinations(kinds, 2):
-        for cidr, other_cidr in product(view.cidrs(first), view.cidrs(second)):
-            if networks.overlap(cidr, other_cidr):
-                names = f"{first.capitalize()} Network and {second.capitalize()} Network"
-                return failure(f"CIDRS Overlapping: {names}: CIDRS {cidr} and {other_cidr} overlap.")
+    every = [(f"{which.capitalize()} Network", cidr) for which in KINDS for cidr in view.cidrs(which)]
+    for (first, cidr), (second, other) in combinations(every, 2):
+        if networks.overlap(cidr, other):
+            return failure(f"CIDRS Overlapping: {first} and {second}: CIDRS {cidr} and {other} overlap.")
     return success("No CIDRS are overlapping.")
 
 
@@ -207,16 +229,12 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
     return "" if looked else None
 
 
-def _wrong_place(vip: str, field: str, cidr: str) -> str:
-    """Return the reason why a VIP cannot be in a machine network, empty if it can."""
-    if not cidr:
-        return f"{field} <{vip}> cannot be set if Machine Network CIDR is empty"
-    address, network = networks.address_of(vip), networks.network_of(cidr)
-    if address not in network:
-        return f"{field} <{vip}> does not belong to machine-network-cidr <{cidr}>"
-    if address.version == 4 and address == network.broadcast_address:
-        return f"{field} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
-    return ""
+def _wrong_place(vip: str, what: str, cidr: str) -> str:
+    """Return why a VIP cannot be in a machine network, empty when it can."""
+    refusal = networks.vip_refusal(vip, what, cidr)
+    if not refusal and networks.is_own_address(vip, cidr):
+        return f"{what} <{vip}> is the network address of machine-network-cidr <{cidr}>"
+    return refusal
 
 
 def vips_valid(kind: str) -> Callable[[ClusterView], Verdict]:

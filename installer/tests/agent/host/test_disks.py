@@ -160,6 +160,8 @@ def test_a_disk_in_full() -> None:
         ({"parttype": EFI}, True),
         ({"parttype": "0xef"}, True),
         ({"parttype": "21686148-6449-6E6F-744E-656564454649"}, True),
+        ({"parttype": "9e1a2d38-c612-4316-aa26-8b49521e5a8b"}, True),
+        ({"parttype": "0x41"}, True),
         ({"parttype": "0x83"}, False),
         ({}, False),
     ],
@@ -245,12 +247,32 @@ def test_whatever_name_udev_gives_a_disk_selects_it(
     assert not hints.matches(reported, {"deviceName": "/dev/disk/by-path/another"})
 
 
+@pytest.mark.parametrize("key", ["ID_SERIAL_SHORT", "ID_SERIAL", "ID_SCSI_SERIAL", "SCSI_IDENT_SERIAL"])
+@pytest.mark.parametrize("is_path", [False, True])
+def test_a_serial_number_of_any_of_udevs_selects_a_disk(
+    host: Host, programs: Programs, key: str, is_path: bool
+) -> None:
+    host.write("/run/udev/data/b8:0", f"E:{key}=35000c500a1b2c3d4=\nE:ID_WWN=0x5000c500a1b2c3d4\n")
+    device = {"name": "mpatha", "kname": "dm-0", "type": "mpath", "size": 7, "maj:min": "253:0"}
+    children = {"children": [device]} if is_path else {}
+    node = disk(name="sda", kname="sda", serial="ZX01", **{"maj:min": "8:0"}, **children)
+    for found in linked(host, programs, node):
+        [reported] = json.loads(inv.encode(inv.Inventory(disks=[found])))["disks"]
+        for serial in ("ZX01", "35000c500a1b2c3d4="):
+            assert hints.matches(reported, {"serialNumber": serial})
+        for serial in ("35000c500a1b2c3d4", "0x5000c500a1b2c3d4", "ZX0"):
+            assert not hints.matches(reported, {"serialNumber": serial})
+    [other] = json.loads(inv.encode(inv.Inventory(disks=[blockdev.parse(disk(serial="ZX01"), {}, {})])))["disks"]
+    assert "serials" not in other
+
+
 @pytest.mark.parametrize(
     ("links", "own", "wwn"),
     [
         (MPATH, {}, "0x60060e80"),
         (MPATH[:2], {}, "0x60060e80"),
         (["dm-uuid-mpath-eui.0025"], {}, "eui.0025"),
+        (["dm-uuid-mpath-2001b4d2"], {}, "2001b4d2"),
         ([], {"wwn": "0x60060e80"}, "0x60060e80"),
         (["dm-uuid-LVM-3"], {}, ""),
     ],

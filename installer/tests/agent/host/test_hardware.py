@@ -72,8 +72,9 @@ def test_memory(host: Host, programs: Programs, dmi_memory: str, physical: int, 
 @pytest.mark.parametrize("script", ["exit 1", "sleep 1000"])
 def test_memory_without_smbios(host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     hasten(monkeypatch, dmidecode=120.0)
-    host.write("/proc/meminfo", "MemTotal: 2048 kB\n")
     programs.put("dmidecode", script)
+    assert hardware.memory(host).physical_bytes == 0
+    host.write("/proc/meminfo", "MemTotal: 2048 kB\n")
     assert hardware.memory(host) == inv.Memory(
         physical_bytes=2 * MIB, usable_bytes=2 * MIB, physical_bytes_method="meminfo"
     )
@@ -84,7 +85,9 @@ def test_memory_without_smbios(host: Host, programs: Programs, monkeypatch: pyte
     assert hardware.memory(host) == inv.Memory(
         physical_bytes=256 * MIB, usable_bytes=2 * MIB, physical_bytes_method="ghw"
     )
-    host.write("/proc/meminfo", "MemTotal: 999999 kB\n")
+    host.write("/proc/meminfo", "MemTotal: 262144 kB\n")
+    assert hardware.memory(host).physical_bytes_method == "ghw"
+    host.write("/proc/meminfo", "MemTotal: 262145 kB\n")
     assert hardware.memory(host).physical_bytes_method == "meminfo"
     host.write("/proc/meminfo", "")
     assert hardware.memory(host).usable_bytes == 0
@@ -230,14 +233,16 @@ DISK = {"name": "vda", "kname": "vda", "path": "/dev/vda", "type": "disk", "size
 
 
 def test_the_whole_inventory(host: Host, programs: Programs) -> None:
-    programs.put("ip", "case \"$2\" in -d) cat <<'END'\n" + json.dumps([LINK]) + "\nEND\n;; *) echo '[]' ;; esac")
+    # What is made on the host gives it no name.
+    made = {**LINK, "ifname": "veth0", "address": "52:54:00:AA:00:00", "linkinfo": {"info_kind": "veth"}}
+    programs.put("ip", "case \"$2\" in -d) cat <<'END'\n" + json.dumps([made, LINK]) + "\nEND\n;; *) echo '[]' ;; esac")
     programs.put("lsblk", f"echo '{json.dumps({'blockdevices': [DISK]})}'")
     programs.put("cat", '[ "$1" = /proc/sys/kernel/hostname ] && echo localhost || exec /bin/cat "$@"')
     programs.put("dmidecode", "exit 1")
     host.path("/sys/class/net/ens3/device").mkdir(parents=True)
     reported = inv.decode(inventory.collect_json(host))
     assert reported.hostname == "52-54-00-aa-00-01"
-    assert [nic.name for nic in reported.interfaces] == ["ens3"]
+    assert [nic.name for nic in reported.interfaces] == ["veth0", "ens3"]
     assert [each.path for each in reported.disks] == ["/dev/vda"]
     assert (reported.boot.current_boot_mode, reported.tpm_version) == ("bios", "none")
     assert (reported.gpus, reported.routes) == ([], [])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import unquote
 
+import msgspec
 import pytest
 
 from installer.assisted.errors import PrepareError
 from installer.rendezvous.prepare import hostignition
+from installer.rendezvous.store.model import Host
 
 VERSION = {"ignition": {"version": "3.2.0"}}
 FILE = {"path": "/etc/x", "contents": {"source": "data:,x"}}
@@ -109,3 +112,26 @@ def test_overrides_that_cannot_be_merged_are_refused() -> None:
     above = {**VERSION, "storage": {"links": [{"path": "/etc", "target": "/y"}]}}
     with pytest.raises(PrepareError, match=r"storage\.path /etc/x lies below a link"):
         hostignition.overridden(base, above, "config")
+
+
+def test_the_ignition_of_a_host() -> None:
+    pointer = json.dumps({**VERSION, "storage": {"files": [FILE]}}).encode()
+    asked, named = (
+        Host(id="h", infra_env_id="e", requested_hostname="a"),
+        Host(id="h", infra_env_id="e", requested_hostname="a", user_hostname="b"),
+    )
+    for host, name in ((asked, "a"), (named, "b")):
+        config = json.loads(hostignition.for_host(pointer, host, "s"))
+        contents = {"source": f"data:,{name}"}
+        own = {"path": "/etc/hostname", "mode": 0o644, "overwrite": True, "contents": contents}
+        assert config == {**VERSION, "storage": {"files": [FILE, own]}}
+    override = {"ignition": {"version": "3.3.0"}, "storage": {"files": [{"path": "/etc/chrony.conf", "mode": 0o600}]}}
+    host = msgspec.structs.replace(asked, ignition_config_overrides=json.dumps(override))
+    config = json.loads(hostignition.for_host(pointer, host, "s", ["ntp.a", "192.0.2.1"]))
+    assert config["ignition"]["version"] == "3.3.0"
+    chrony = config["storage"]["files"][-1]
+    assert (chrony["path"], chrony["mode"]) == ("/etc/chrony.conf", 0o600)
+    text = unquote(chrony["contents"]["source"].removeprefix("data:,"))
+    assert text == "server ntp.a iburst\nserver 192.0.2.1 iburst\nmakestep 1.0 3\nrtcsync\n"
+    with pytest.raises(PrepareError, match="ignition overrides of host h: not an Ignition config"):
+        hostignition.for_host(pointer, msgspec.structs.replace(asked, ignition_config_overrides="{}"), "s")

@@ -205,3 +205,16 @@ def test_a_name_is_in_one_folder_only(fleet: Fleet) -> None:
     sent_kit.put_manifest(engine, identity, {"folder": "openshift", "file_name": "a.yaml", "content": content})
     with pytest.raises(BadRequest, match="not distinct between"):
         sent_kit.put_manifest(engine, identity, {"folder": "manifests", "file_name": "a.yaml", "content": content})
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_so_much_may_be_put_in_place(monkeypatch: pytest.MonkeyPatch, more: int, fits: bool) -> None:
+    monkeypatch.setattr(patches, "MOST_PLACED", 2 * len(repr("x" * 10)))
+    patch = "".join(
+        f"- {{op: add, path: /{name}, value: {'x' * size}}}\n" for name, size in (("a", 10), ("b", 10 + more))
+    )
+    if fits:
+        assert patches.applied(b"{}", patch.encode()) == b"a: xxxxxxxxxx\nb: xxxxxxxxxx\n"
+        return
+    with pytest.raises(ValueError, match="would be put in place"):
+        patches.applied(b"{}", patch.encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -289,6 +290,25 @@ def test_the_installers_last_lines_are_the_reason_of_a_failure(tmp_path: Path) -
         prepare.generate(job(tmp_path, 1, installer_binary=binary))
     with pytest.raises(PrepareError, match=r"create manifests: .*No such file"):
         prepare.generate(job(tmp_path, 1, installer_binary=tmp_path / "none"))
+
+
+def test_signers_of_the_image_are_given_to_the_installer(tmp_path: Path) -> None:
+    """The user's kubeconfig was made with them; what else is in their folder stays there."""
+    signers, found = tmp_path / "signers", tmp_path / "found"
+    binary = script(tmp_path, f'cp -a "$4/tls" {found}; exit 1')
+    signers.mkdir()
+    for name in (prepare.TLS_FILES[0], "other.key"):
+        (signers / name).write_text(name)
+    (signers / prepare.TLS_FILES[1]).mkdir()
+    with pytest.raises(PrepareError):
+        prepare.generate(job(tmp_path, 1, installer_binary=binary, tls_override_dir=signers))
+    assert {path.name: path.read_text() for path in found.iterdir()} == {prepare.TLS_FILES[0]: prepare.TLS_FILES[0]}
+    assert [path.stat().st_mode & 0o777 for path in found.iterdir()] == [0o600]
+    for nowhere in (None, tmp_path / "none"):
+        shutil.rmtree(found, ignore_errors=True)
+        with pytest.raises(PrepareError):
+            prepare.generate(job(tmp_path, 1, installer_binary=binary, tls_override_dir=nowhere))
+        assert not found.exists()
 
 
 def test_the_administrators_environment_stays_with_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

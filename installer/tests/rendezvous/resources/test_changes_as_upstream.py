@@ -138,6 +138,15 @@ def test_networks_that_are_too_small_or_overlap_are_refused(fleet: Fleet, change
         change(fleet, **changes)
 
 
+def test_networks_of_ones_own_machines_are_apart_from_the_others(world: World) -> None:
+    cluster = sent_kit.register_cluster(world.engine, {**CLUSTER, "user_managed_networking": True})
+    for cidr in ("172.30.0.0/16", "10.129.0.0/16"):
+        with pytest.raises(BadRequest, match=r"MachineNetworkCIDR and .* overlap"):
+            sent_kit.update_cluster(world.engine, cluster.id, {"machine_networks": [{"cidr": cidr}]})
+    body = {"machine_networks": [{"cidr": "192.168.111.0/24"}]}
+    assert sent_kit.update_cluster(world.engine, cluster.id, body).machine_networks == body["machine_networks"]
+
+
 def test_an_external_platform_keeps_what_is_not_said_anew(world: World) -> None:
     external = {"platform_name": "oci", "cloud_controller_manager": "External"}
     registered = sent_kit.register_cluster(

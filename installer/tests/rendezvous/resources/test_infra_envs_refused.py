@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from installer.assisted.errors import BadRequest, PrepareError
@@ -139,18 +140,46 @@ def test_a_base_that_cannot_be_read_is_told_and_stops_no_other_registration(
     monkeypatch.setenv(OS_OVERRIDE, str(iso))
     if exists:
         iso.write_bytes(b"none")
-    notes = {"release": "r", "version": "4.18.0", "images": {}, "isos": {"x86_64": str(iso)}}
+    notes = {"release": "r", "version": "4.18.0", "images": {"AGENT_DOCKER_IMAGE": "a"}, "isos": {"x86_64": str(iso)}}
     settings = Settings(work_dir=tmp_path, release_image="r")
     write_whole(architectures.notes_file(settings), json.dumps(notes).encode())
     maker = images.DiscoveryImages(lambda: settings, "", lambda _: "", lambda _: None)
     maker.check(InfraEnv(id="x", name="x", type="full-iso"))
     arguments = [KernelArgument(operation="append", value="a")]
-    with pytest.raises(PrepareError, match=r"^base ISO: .*my\.iso"):
+    with pytest.raises(BadRequest, match=r"^base ISO: .*my\.iso"):
         maker.check(InfraEnv(id="x", name="x", type="full-iso", kernel_arguments=arguments))
+    for name in ("full.iso", "minimal.iso", "vmlinuz"):
+        with pytest.raises(BadRequest, match=r"my\.iso"):
+            maker.file(InfraEnv(id="x", name="x", type="full-iso"), name)
+    assert [*(tmp_path / "images").rglob("*.iso")] == []
     if not exists:
         with pytest.raises(ConfigError, match=OS_OVERRIDE):
             standalone.settings_of(tmp_path / "service", "127.0.0.1:8090", {})
         assert not (tmp_path / "service").exists()
+
+
+def test_only_an_infra_envs_own_older_images_go(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "cached", lambda *_: payload.Payload("4.18.0", {"AGENT_DOCKER_IMAGE": "x"}, base))
+    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
+    first, other = (InfraEnv(id=name, name=name, type="full-iso") for name in ("first", "other"))
+    before, others = maker.file(first, "full.iso"), maker.file(other, "full.iso")
+    (before.parent / ".full.iso.1").mkdir()
+    arguments = [KernelArgument(operation="append", value="a=b")]
+    changed = msgspec.structs.replace(first, kernel_arguments=arguments)
+    after = maker.file(changed, "full.iso")
+    (after.parent / ".full.iso.2").mkdir()
+    assert [path for path in (tmp_path / "images").rglob("*.iso") if path.is_file()] == [after, others]
+    assert maker.file(changed, "full.iso") == after
+    assert [path.name for path in after.parent.iterdir()] == ["full.iso"]
+    assert others.exists()
+
+
+def test_a_full_disk_is_no_fault_of_the_request(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(payload, "cached", lambda *_: payload.Payload("4.18.0", {"AGENT_DOCKER_IMAGE": "x"}, base))
+    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
+    (tmp_path / "images").write_bytes(b"")
+    with pytest.raises(PrepareError, match="Not a directory"):
+        maker.file(InfraEnv(id="x", name="x", type="full-iso"), "full.iso")
 
 
 def test_arguments_are_utf_8_in_every_loader(base: Path) -> None:

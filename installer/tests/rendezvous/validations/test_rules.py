@@ -176,6 +176,7 @@ BROKEN = "Installation on multipath device is not possible due to errors on at l
         ([block("sda", "FC", "dm-0")], [PATHS]),
         ([block("sda", "FC", "dm-1"), block("sdb", "FC", "dm-1")], []),
         ([block("sda", "FC", "dm-1"), block("sdb", "SSD", "dm-1")], [MIXED]),
+        ([block("sda", "FC", "dm-1"), block("sdb", "iSCSI", "dm-10", "10.9.0.1")], []),
         ([block("sda", "iSCSI", "dm-1", "10.9.0.1"), block("sdb", "iSCSI", "dm-1", "10.5.0.9")], []),
         ([block("sda", "iSCSI", "dm-1", "10.9.0.1"), block("sdb", "iSCSI", "dm-1", "10.0.0.9")], [BROKEN]),
         ([block("sda", "iSCSI", "dm-1")], [BROKEN]),

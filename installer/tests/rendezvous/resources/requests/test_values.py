@@ -84,9 +84,16 @@ def test_a_kind_has_two_addresses_at_most() -> None:
     assert refusal({"api_vips": vips}) == "api_vips: 3 addresses, at most 2 are allowed"
 
 
-def test_networks_of_everything_and_operators_of_nobody() -> None:
-    assert refusal({}, {"machine_networks": [{"cidr": "0.0.0.0/0"}]}).startswith("machine_networks: ")
-    assert refusal({}, {"machine_networks": [{"cidr": "192.0.2.0/24"}]}) == ""
+@pytest.mark.parametrize(
+    "cidr", ["0.0.0.0/0", "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "::/64", "::1/128", "ff00::/8"]
+)
+@pytest.mark.parametrize("field", ["machine_networks", "service_networks", "cluster_networks"])
+def test_networks_that_no_cluster_can_have(field: str, cidr: str) -> None:
+    assert refusal({}, {field: [{"cidr": cidr}]}).startswith(f"{field}: {cidr!r} is ")
+    assert refusal({}, {field: [{"cidr": "192.0.2.0/24"}]}) == ""
+
+
+def test_operators_of_nobody() -> None:
     assert refusal({"olm_operators": [{"name": "lso"}]}) == ""
     assert refusal({"olm_operators": [{"name": "x"}, {}]}).count("olm_operators: ") == 2
 

@@ -88,6 +88,53 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         BAD,
         "CIDRS Overlapping: Cluster Network and Service Network: CIDRS 172.30.5.0/24 and 172.30.0.0/16 overlap.",
     ),
+    (
+        "no-cidrs-overlapping",
+        {"cluster": {"service_networks": nets("192.168.111.0/24"), **OWN}},
+        BAD,
+        "CIDRS Overlapping: Machine Network and Service Network: CIDRS 192.168.111.0/24 and 192.168.111.0/24 overlap.",
+    ),
+    (
+        "no-cidrs-overlapping",
+        {
+            "cluster": {
+                "cluster_networks": nets("10.128.0.0/14", "10.130.0.0/16"),
+                "service_networks": nets("172.30.0.0/16", "fd02::/112"),
+            }
+        },
+        BAD,
+        "CIDRS Overlapping: Cluster Network and Cluster Network: CIDRS 10.128.0.0/14 and 10.130.0.0/16 overlap.",
+    ),
+    *(
+        (
+            "service-cidr-defined",
+            {"cluster": {"service_networks": nets(cidr)}},
+            BAD,
+            f"The Service Network CIDR {cidr} cannot be used: its prefix length must be between {range_}.",
+        )
+        for cidr, range_ in (
+            ("172.30.0.0/32", "12 and 28"),
+            ("172.30.0.0/29", "12 and 28"),
+            ("10.0.0.0/11", "12 and 28"),
+            ("fd02::/107", "108 and 124"),
+            ("fd02::/125", "108 and 124"),
+        )
+    ),
+    *(
+        (
+            "service-cidr-defined",
+            {"cluster": {"service_networks": nets(*cidrs)}},
+            OK,
+            "The Service Network CIDR is defined.",
+        )
+        for cidrs in (["172.16.0.0/12"], ["172.30.0.0/28", "fd02::/108"], ["fd02::/124"])
+    ),
+    (
+        "service-cidr-defined",
+        {"cluster": {"service_networks": nets("172.30.0.0/16", "172.31.0.0/16")}},
+        BAD,
+        "The Service Network CIDR cannot be 172.30.0.0/16, 172.31.0.0/16: there is one for each address family.",
+    ),
     ("networks-same-address-families", {}, OK, "Same address families for all networks."),
     (
         "networks-same-address-families",
@@ -280,13 +327,6 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         {"cluster": {"cluster_networks": nets("10.128.0.0/14", "10.132.0.0/14")}},
         ERROR,
         "A mismatch between the number of Cluster and Service networks",
-    ),
-    # Many nodes whose networking the user manages need no machine network, which may be anything.
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"machine_networks": nets("172.30.0.0/24"), **OWN}},
-        OK,
-        "No CIDRS are overlapping.",
     ),
     # Only these plugins look at host_prefix.
     (

@@ -114,6 +114,14 @@ def test_vips_must_lie_in_their_machine_network() -> None:
     assert check(broadcast) == Verdict(
         BAD, f"ingress vips <192.168.111.255> is the broadcast address of machine-network-cidr <{NETWORK}>"
     )
+    for own, cidr in (("192.168.111.0", NETWORK), ("fd00::", "fd00::/64")):
+        first = cluster_view(cluster={"machine_networks": [{"cidr": cidr}], "ingress_vips": [{"ip": own}]})
+        assert check(first).message == f"ingress vips <{own}> is the network address of machine-network-cidr <{cidr}>"
+    pair = cluster_view(
+        cluster={"machine_networks": [{"cidr": "192.168.111.4/31"}], "ingress_vips": [{"ip": INGRESS}]},
+        **members(verified((INGRESS, "succeeded"))),
+    )
+    assert check(pair) == good("ingress", INGRESS)
     for kind in ("api", "ingress"):
         twice = cluster_view(cluster={"api_vips": [{"ip": API}], "ingress_vips": [{"ip": API}]})
         assert CHECKS[f"{kind}-vips-valid"](twice) == Verdict(
