@@ -27,7 +27,7 @@ from drivers.console import FileConsole
 from drivers.container import Machines
 from drivers.errors import DriverError
 from drivers.protocols import BootDevice, PowerState
-from lab.daemons.ipmi.session import CHUNK_BYTES, WRONG_LENGTH, Line, Session
+from lab.daemons.ipmi.session import CHUNK_BYTES, IN_SESSION, WRONG_LENGTH, Line, Session
 
 _POLL_SECONDS = 0.1
 # IPMI 2.0, 6.12.15.
@@ -104,7 +104,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
-    """One machine's, at a UDP port of `address`; `sessions` by their clients' addresses. pyghmi's own initialization
+    """One machine's, at a UDP port of `address`; `sessions` by the ids that it gave them. pyghmi's own initialization
     would start its loop."""
 
     revision = deviceid = firmwareminor = additionaldevices = mfgid = prodid = 0
@@ -123,7 +123,7 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self._machine = machine
         self._boots = boots
         self._parameters = {number: bytes(length) for number, length in _PARAMETERS.items()}
-        self.sessions: dict[Any, Session] = {}
+        self.sessions: dict[bytes, Session] = {}
         self._line: Line | None = None
         self._console = FileConsole(Path(place.console_log), Path(place.console_socket), machine=place.name)
 
@@ -153,13 +153,17 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         rmcp_plus, kind = packet[4] == 6, packet[5] & 0b0011_1111
         if rmcp_plus and kind == constants.payload_types["rmcpplusopenreq"]:
             self._open(packet[16:], peer)
-        elif rmcp_plus and peer in self.sessions:
-            self.sessions[peer].receive(packet)
+            return
+        # Session ids: in the head of a session's packets, in the payload of those of its handshake.
+        session = self.sessions.get(bytes(packet[6:10] if kind in IN_SESSION else packet[20:24])) if rmcp_plus else None
+        if session is not None and session.sockaddr == peer:
+            session.receive(packet)
         else:
             self.sessionless_data(packet, peer)
 
     def _open(self, request: bytearray, peer: Any) -> None:
-        """Begin a session, in place of one that the peer may have and of those that nobody uses."""
+        """Begin a session, in place of those that nobody uses. A client that asks again, since the answer took long, gets
+        a second one: it goes on with either."""
         if len(request) < 32:
             return
         if [request[place] & 0b0011_1111 for place in (12, 20, 28)] != [1, 1, 1]:
@@ -170,13 +174,14 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         unused = time.monotonic() - _IDLE_SECONDS
         for session in [session for session in self.sessions.values() if session.heard < unused]:
             self.forget(session)
-        if peer not in self.sessions and len(self.sessions) >= _SESSIONS:
+        if len(self.sessions) >= _SESSIONS:
             self.forget(min(self.sessions.values(), key=lambda session: (session.open, session.heard)))
-        self.sessions[peer] = Session(self, peer, request)
+        session = Session(self, peer, request)
+        self.sessions[session.id] = session
 
     def forget(self, session: Session) -> None:
         """End a session, and the serial line with it."""
-        self.sessions.pop(session.sockaddr, None)
+        self.sessions.pop(session.id, None)
         if self._line and self._line.session is session:
             self._line = None
 
