@@ -36,6 +36,14 @@ VOID = "void: "
 _STATED = ("status", "result", "outcome")
 _RAN = ("run", "completed", "passed", "pass", "ok", "success", "successful", "succeeded")
 _NOT_RUN = ("notrun", "disabled", "suppressed", "skipped", "pending", "ignored", "untested")
+_NO = ("", "0", "false", "no", "none")
+#: Counters of a suite: those that JUnit has, and by what they count under other names too.
+_OF_JUNIT = ("tests", "failures", "errors", "skipped", "disabled")
+_COUNTERS = {
+    "tests": re.compile("tests"),
+    "failed": re.compile("(fail(ed|s|ure|ures)?|err(or|ors)?|crash(ed|es)?|abort(ed|s)?|broken)([-_]?count)?"),
+    "skipped": re.compile("(skip(ped|s)?|disabled|ignored|pending|not-?run)([-_]?count)?"),
+}
 #: Elements: what may be in a test, what TestNG says of one that was not run, what may be in a suite.
 _INTERIM = ("rerunFailure", "rerunError", "flakyFailure", "flakyError")
 _OF_CASE = ("failure", "error", "skipped", "system-out", "system-err", "properties", *_INTERIM)
@@ -105,18 +113,29 @@ def _attempts(element: Element) -> Iterator[Attempt]:
 def _stated(element: Element) -> dict[Outcome, str]:
     """What a test's or a suite's own attributes say, unless it is that it passed: that it failed, or was not run."""
     said: dict[Outcome, str] = {}
-    for name in _STATED:
-        if (word := (element.get(name) or "").strip().lower()) and word not in _RAN:
-            said[Outcome.SKIPPED if word in _NOT_RUN else Outcome.FAILED] = f"{name}: {element.get(name)}"
+    for name, value in element.attrib.items():
+        word = value.strip().lower()
+        failed = element.tag == "testcase" and _COUNTERS["failed"].fullmatch(name.lower()) and word not in _NO
+        if name in _STATED and word and word not in _RAN:
+            said[Outcome.SKIPPED if word in _NOT_RUN else Outcome.FAILED] = f"{name}: {value}"
+        elif failed or (name.lower() in ("passed", "success") and word in ("false", "no")):
+            said[Outcome.FAILED] = f"{name}: {value}"
     return said
 
 
-def _count(element: Element, name: str) -> int:
-    """A counter of a suite; 0 where it says none. Raises ValueError for what is no count."""
-    text = (element.get(name) or "").strip().replace(",", "")
-    if text and not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{name}: {element.get(name)!r} is no count")
-    return int(text or 0)
+def _counts(element: Element) -> tuple[int, int, int]:
+    """The tests, the failures and the tests not run that a suite's counters say; 0 where they say none. The same may be
+    counted under a name of JUnit's and another one. Raises ValueError for what is no count."""
+    own, others = Counter[str](), Counter[str]()
+    for name, value in element.attrib.items():
+        kind = next((kind for kind, names in _COUNTERS.items() if names.fullmatch(name.lower())), "")
+        text = value.strip().replace(",", "")
+        if kind and text and not (text.isascii() and text.isdigit()):
+            raise ValueError(f"{name}: {value!r} is no count")
+        if kind:
+            (own if name in _OF_JUNIT else others)[kind] += int(text or 0)
+    tests, failed, skipped = (max(own[kind], others[kind]) for kind in _COUNTERS)
+    return tests, failed, skipped
 
 
 def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
@@ -126,8 +145,7 @@ def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
     """
     interim = sum(1 for one in element.iter() if one.tag in _INTERIM)  # Surefire may count each attempt
     try:
-        failed = _count(element, "failures") + _count(element, "errors")
-        tests, skipped = _count(element, "tests"), _count(element, "skipped") + _count(element, "disabled")
+        tests, failed, skipped = _counts(element)
     except ValueError as error:
         return str(error)
     red = sum(outcome in (Outcome.FAILED, Outcome.VOID) for outcome in shown)
