@@ -162,8 +162,8 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
             self.sessionless_data(packet, peer)
 
     def _open(self, request: bytearray, peer: Any) -> None:
-        """Begin a session, in place of those that nobody uses. A client that asks again, since the answer took long, gets
-        a second one: it goes on with either."""
+        """Begin a session, in place of those that nobody uses. A client that asks again, since the answer took long,
+        gets a second one: it goes on with either."""
         if len(request) < 32:
             return
         if [request[place] & 0b0011_1111 for place in (12, 20, 28)] != [1, 1, 1]:

@@ -53,8 +53,8 @@ class Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has 
         return self.ipmicallback is not None
 
     def receive(self, packet: bytearray) -> None:
-        """Act on a packet: of the handshake until the session is open, and from then on of the session. A message of the
-        handshake that is sent again gets the same answer: another would have other random numbers in it."""
+        """Act on a packet: of the handshake until the session is open, and from then on of the session. A message of
+        the handshake that is sent again gets the same answer: another would have other random numbers in it."""
         in_session = packet[5] & 0b0011_1111 in IN_SESSION
         if not in_session and packet == self._handshake:
             self.socket.sendto(self._handshake_answer, self.sockaddr)
