@@ -184,7 +184,8 @@ def test_a_large_body_is_not_noted_whole(daemon):
 @pytest.fixture
 def hurried(monkeypatch):
     """A server that waits for hardly anybody."""
-    monkeypatch.setattr("lab.bmcs.serving.REQUEST_SECONDS", 0.3)
+    for name in ("REQUEST_SECONDS", "_REST_SECONDS"):
+        monkeypatch.setattr(serving, name, 0.3)
 
     def application(environ, start_response):
         start_response("200 OK", [("Content-Length", "0")])
