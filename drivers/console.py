@@ -158,7 +158,7 @@ def _raw_end(raw: str, count: int) -> int:
 
 
 def _unread(line: socket.socket) -> int:
-    """How many bytes the other end of a UNIX socket has not read yet (SIOCOUTQ, unix(7))."""
+    """Count the bytes that the other end of a UNIX socket has not read yet (SIOCOUTQ, unix(7))."""
     count = array.array("i", [0])
     fcntl.ioctl(line, termios.TIOCOUTQ, count)
     return count[0]

@@ -30,7 +30,7 @@ class FakeMachine:
         self.boots: list[str] = []
 
     def state(self) -> PowerState:
-        """Whether it runs."""
+        """Read whether it runs."""
         return self._power
 
     def on(self) -> None:
@@ -73,7 +73,7 @@ class FakeMachine:
         self._media = None
 
     def inserted(self) -> str | None:
-        """What is in the drive."""
+        """Return the URL of the image in the drive."""
         return self._media
 
     def first(self) -> BootDevice | None:
@@ -107,7 +107,7 @@ class FakeMachine:
         return ppm_to_png(b"P6\n1 1\n255\n\0\0\0")
 
     def is_up(self) -> bool:
-        """Whether the cable is plugged in."""
+        """Tell whether the cable is plugged in."""
         return self._link
 
     def set_up(self, up: bool) -> None:

@@ -1,4 +1,4 @@
-"""What can be done to a machine, in protocols of a few methods each: see docs/writing-a-driver.md."""
+"""The protocols of drivers, of a few methods each: see docs/writing-a-driver.md."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol, runtime_checkable
 
 
 class PowerState(enum.Enum):
-    """Whether a machine runs."""
+    """The two states of a machine's power."""
 
     ON = "on"
     OFF = "off"
 
 
 class BootDevice(enum.Enum):
-    """What a machine tries to boot first."""
+    """The kinds of device that a machine can try first."""
 
     DISK = "disk"
     CD = "cd"
@@ -27,7 +27,7 @@ class Power(Protocol):
     """The power button; the operating system is not asked."""
 
     def state(self) -> PowerState:
-        """Whether the machine runs."""
+        """Read whether the machine runs."""
 
     def on(self) -> None:
         """Power on and return when it runs; nothing when it already does. Raises PowerError."""
@@ -98,15 +98,15 @@ class Screenshot(Protocol):
     """The screen."""
 
     def png(self) -> bytes:
-        """What it shows, as a PNG file. Raises ScreenshotError."""
+        """Take a picture of it, as a PNG file. Raises ScreenshotError."""
 
 
 @runtime_checkable
 class Link(Protocol):
-    """The cable of one network card."""
+    """The cable of one NIC."""
 
     def is_up(self) -> bool:
-        """Whether it is plugged in."""
+        """Tell whether it is plugged in."""
 
     def set_up(self, up: bool) -> None:
         """Plug it in or pull it out, at once."""

@@ -60,5 +60,5 @@ class RemoteImage:
         """Disconnect it."""
         self._do("DisconnectCD")
 
-    def _do(self, what: str) -> None:
-        self._system._conn.post(self._action()["target"], data={"FTSVirtualMediaAction": what})
+    def _do(self, action: str) -> None:
+        self._system._conn.post(self._action()["target"], data={"FTSVirtualMediaAction": action})

@@ -16,7 +16,7 @@ from drivers.redfish.fujitsu import RemoteImage
 from drivers.redfish.service import Endpoint
 
 POLL_SECONDS = 0.5
-# An eject that is still under way makes inserts fail with 5xx, and is told late (docs/bmcs.md, iDRAC).
+# An eject that is still under way makes inserts fail with 5xx, and is reported late (docs/bmcs.md, iDRAC).
 BUSY_SECONDS = 30.0
 _KINDS = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
 
@@ -66,10 +66,10 @@ def drives(service: Endpoint, system: Any) -> list[Drive]:
             members = [collection.get_member(identity) for identity in collection.members_identities]
         except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
             continue
-        fit = [one for one in members if any(kind in (one.media_types or []) for kind in _KINDS)]
+        fit = [member for member in members if any(kind in (member.media_types or []) for kind in _KINDS)]
         if fit:
             # iDRAC 10 lists "2" before "1", and boots only from "1" (docs/bmcs.md).
-            return [Standard(service, one) for one in sorted(fit, key=lambda one: str(one.identity))]
+            return [Standard(service, member) for member in sorted(fit, key=lambda member: str(member.identity))]
     own = RemoteImage.of(system)
     if own is None:
         raise sushy.exceptions.SushyError("it has no virtual CD drive: no virtual media for CDs at System or Manager")

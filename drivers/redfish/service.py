@@ -33,7 +33,7 @@ class Runner(Protocol):
     """Runs a callable where the BMC can be reached: another network namespace, or just here."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """What the callable returns; its exceptions pass."""
+        """Return the callable's value; its exceptions pass."""
 
 
 def here(function: Callable[[], T], /) -> T:
@@ -119,10 +119,10 @@ class Endpoint:
         account = way(username=self._user, password=self._password)
         return sushy.Sushy(self.url, auth=account, connector=self._connector(), verify=self._verify)
 
-    def call(self, action: Callable[[Any], T], what: str, machine: str = "") -> T:
-        """What `action(service root)` returns, with sushy's errors turned into ours. While the BMC says that it is not
-        ready, it is asked again for `patience` seconds. Each error is one line with the machine, the BMC's address and
-        the cause."""
+    def call(self, action: Callable[[Any], T], purpose: str, machine: str = "") -> T:
+        """Return the value of `action(service root)`, with sushy's errors turned into ours. While the BMC says that it
+        is not ready, it is asked again for `patience` seconds. Each error is one line with the machine, the BMC's
+        address and the cause."""
 
         def attempt() -> T:
             begin = time.monotonic()
@@ -136,11 +136,11 @@ class Endpoint:
                         continue
                     kind = _kind(error)
                     text = causes.cause(error, waited)
-                    raise kind(f"BMC {self.address}: {what}: {text}", machine=machine) from error
+                    raise kind(f"BMC {self.address}: {purpose}: {text}", machine=machine) from error
                 except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
                     # sushy takes documents as they come.
                     text = f"its answer is no Redfish document: {type(error).__name__}: {error}"
-                    raise DriverError(f"BMC {self.address}: {what}: {text}", machine=machine) from error
+                    raise DriverError(f"BMC {self.address}: {purpose}: {text}", machine=machine) from error
 
         return self.run(attempt)
 

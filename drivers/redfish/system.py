@@ -40,12 +40,12 @@ class System:
         self.identity = identity
         self.name = name
 
-    def _call(self, action: Callable[[Any], T], what: str) -> T:
+    def _call(self, action: Callable[[Any], T], purpose: str) -> T:
         def on_system(root: Any) -> T:
             path = f"/redfish/v1/Systems/{self.identity}" if self.identity else None
             return action(root.get_system(path))
 
-        return self._service.call(on_system, what, self.name)
+        return self._service.call(on_system, purpose, self.name)
 
     def _problem(self, text: str) -> str:
         return f"BMC {self._service.address}: {text}"
@@ -53,7 +53,7 @@ class System:
     # -- power -----------------------------------------------------------------------------------------------------
 
     def state(self) -> PowerState:
-        """Whether it runs."""
+        """Read whether it runs."""
         value = self._call(lambda system: system.power_state, "read the power state")
         return PowerState.ON if value in (sushy.POWER_STATE_ON, sushy.POWER_STATE_POWERING_ON) else PowerState.OFF
 

@@ -1,4 +1,4 @@
-"""What every driver must do, on the one that needs no machine; and that the real ones have the protocols' methods."""
+"""The promises of every driver, on the fake one; and the protocols' methods of the real ones."""
 
 import pytest
 

@@ -20,7 +20,7 @@ from lab.bmcs.web import Inner, Request, Response, document, read_body, received
 
 
 class Front:
-    """The BMC of the machine of that name. `account` tells whether a user's password is right, `log` is told of every
+    """The BMC of the machine of that name. `account` tells whether a user's password is right, `log` gets every
     request with its answer and the seconds that it took; `restarts` as in State."""
 
     def __init__(

@@ -115,4 +115,4 @@ def working() -> tuple[str, ...]:
     """The profiles through which a machine can be installed: BMCs of machines of their own, with media that hold what
     they say."""
     every = profiles().items()
-    return tuple(name for name, one in every if one.system and one.media.at != "none" and not one.media.lies)
+    return tuple(name for name, each in every if each.system and each.media.at != "none" and not each.media.lies)

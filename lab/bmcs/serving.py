@@ -37,7 +37,7 @@ _connection: ContextVar[socket.socket | None] = ContextVar("connection", default
 
 
 def client_gone() -> bool:
-    """Whether the client of the request that this thread answers has hung up; one that is nobody's has no client."""
+    """Tell whether the client of this thread's request has hung up; a request of nobody's has no client."""
     connection = _connection.get()
     if connection is None:
         return False
@@ -48,7 +48,7 @@ def client_gone() -> bool:
 
 @contextmanager
 def unattended() -> Iterator[None]:
-    """What this thread does within the block is done whether or not its client stays."""
+    """Do the block whether or not this thread's client stays."""
     token = _connection.set(None)
     try:
         yield
@@ -57,7 +57,7 @@ def unattended() -> Iterator[None]:
 
 
 class _Incoming(io.RawIOBase):
-    """What a client sends, until a deadline. The first read includes the handshake."""
+    """The bytes that a client sends until a deadline. The first read includes the handshake."""
 
     def __init__(self, connection: socket.socket, server: _Server) -> None:
         self.connection = connection
@@ -135,7 +135,7 @@ class _Server(ThreadedWSGIServer):
         with self._lock:
             self._waited_for.add(incoming)
             if len(self._waited_for) > _WAITED_FOR:
-                oldest = min(self._waited_for, key=lambda one: one.begin)
+                oldest = min(self._waited_for, key=lambda incoming: incoming.begin)
                 self._waited_for.remove(oldest)
                 # The socket's own: that of TLS changes what its thread is reading from.
                 socket.socket.shutdown(oldest.connection, socket.SHUT_RDWR)

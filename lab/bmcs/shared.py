@@ -17,7 +17,7 @@ from lab.bmcs.web import Inner, Request, Response, document, read_body, received
 
 class Shared:
     """The emulator with sessions, the well-known documents and links that lead somewhere. `account` and `clock` as in
-    State; `log` is told of every request that the emulator does not see, with its answer and its seconds."""
+    State; `log` gets every request that the emulator does not see, with its answer and its seconds."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What the parts of one BMC share."""
+"""The state that the parts of one BMC share."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class State:
         """Ask the emulator for a path of the machine's (`/VirtualMedia/Cd`). Raises Refusal with its error."""
         reply = self.inner.ask(method, self.inner_system + path, body)
         if reply.status >= 400:
-            told = (reply.body or {}).get("error") or {}
-            code, message = told.get("code", "Base.1.8.GeneralError"), told.get("message") or reply.text[:300]
+            failure = (reply.body or {}).get("error") or {}
+            code, message = failure.get("code", "Base.1.8.GeneralError"), failure.get("message") or reply.text[:300]
             raise refusal(reply.status, code, str(message))
         return reply
 
@@ -94,7 +94,7 @@ class State:
 def _only(body: Any, mine: tuple[str, ...]) -> Any:
     """The document without links to other machines and their BMCs."""
     if isinstance(body, list):
-        return [_only(one, mine) for one in body if not _foreign(one, mine)]
+        return [_only(item, mine) for item in body if not _foreign(item, mine)]
     if not isinstance(body, dict):
         return body
     own = {key: _only(value, mine) for key, value in body.items()}
@@ -103,8 +103,8 @@ def _only(body: Any, mine: tuple[str, ...]) -> Any:
     return own
 
 
-def _foreign(one: Any, mine: tuple[str, ...]) -> bool:
-    link = one.get("@odata.id", "") if isinstance(one, dict) else ""
+def _foreign(item: Any, mine: tuple[str, ...]) -> bool:
+    link = item.get("@odata.id", "") if isinstance(item, dict) else ""
     folders = (f"{ROOT}/Systems/", f"{ROOT}/Managers/")
     return link.startswith(folders) and not any(link == path or link.startswith(f"{path}/") for path in mine)
 

@@ -29,7 +29,7 @@ _BODY = "node0.body"
 
 @dataclass(frozen=True)
 class Reply:
-    """What the emulator answered; `body` is decoded JSON, or None when there was none."""
+    """The emulator's answer; `body` is decoded JSON, or None when there was none."""
 
     status: int
     body: Any = field(repr=False)  # what a client has set may be in it, and in the text

@@ -108,7 +108,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
             self._machine(identity).ask(_RESETS[state])
 
     def get_boot_device(self, identity: str) -> str:
-        """What is tried first."""
+        """Return the target that is tried first."""
         first = self._look(identity).first
         return next(name for name, device in _BOOT.items() if device == first)
 
@@ -117,7 +117,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         self.set_override(identity, boot_source)
 
     def override(self, identity: str) -> tuple[str, bool]:
-        """What is to be tried first ("None": as usual), and whether once."""
+        """Return the target to try first ("None": as usual), and whether once."""
         view = self._look(identity)
         usual = view.first == "hd" and not view.once and view.uuid not in self._disk_first
         return "None" if usual else self.get_boot_device(identity), view.once
@@ -136,15 +136,15 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         """Its disks."""
         return [
             Disk(
-                one.target,
-                one.bus,
-                one.size,
-                serial=one.serial,
-                maker=one.vendor,
-                model=one.model,
-                rotational=one.rotational,
+                disk.target,
+                disk.bus,
+                disk.size,
+                serial=disk.serial,
+                maker=disk.vendor,
+                model=disk.model,
+                rotational=disk.rotational,
             )
-            for one in self._look(identity).disks
+            for disk in self._look(identity).disks
         ]
 
     def get_simple_storage_collection(self, identity: str) -> dict[str, dict[str, Any]]:
@@ -160,7 +160,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         return self._look(identity).vcpus
 
     def get_nics(self, identity: str) -> list[dict[str, Any]]:
-        """Its cards by their MAC addresses."""
+        """Its NICs by their MAC addresses."""
         return [{"id": mac, "mac": mac} for mac in self._look(identity).macs]
 
     def get_boot_image(self, identity: str, device: str) -> tuple[str | None, bool, bool]:

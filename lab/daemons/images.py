@@ -46,7 +46,7 @@ class Images:
     `secure`, lies below `root`; `shares` are directories by the URLs of network shares, which no server answers for."""
 
     def __init__(self, url: str, root: Path, shares: Mapping[str, Path] | None = None, secure: str = "") -> None:
-        self._own = tuple(f"{one}/" for one in (url, secure) if one)
+        self._own = tuple(f"{root_url}/" for root_url in (url, secure) if root_url)
         self._root = root
         self._shares = shares or {}
         self._folder = Path(tempfile.gettempdir()) / "images"
@@ -123,7 +123,7 @@ class Images:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _store(self, answer: aiohttp.ClientResponse, version: str, target: Path) -> None:
-        """Write a download to `target`, whole or not at all, and keep it if its version can be told."""
+        """Write a download to `target`, whole or not at all, and keep it if its version can be identified."""
         with tempfile.NamedTemporaryFile(dir=target.parent) as part:
             size = 0
             async for piece in answer.content.iter_chunked(_CHUNK):
@@ -204,7 +204,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
 
     def __init__(self, config: Any, logger: logging.Logger) -> None:
         super().__init__(config, logger)
-        shares = (one.split("=", 1) for one in config.get("NODE0_SHARES", ()))  # URL=directory, without spaces
+        shares = (share.split("=", 1) for share in config.get("NODE0_SHARES", ()))  # URL=directory, without spaces
         self._images = Images(
             config["NODE0_HTTP_URL"],
             Path(config["NODE0_HTTP_ROOT"]),
@@ -221,7 +221,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         return found
 
     def get_device_image_info(self, identity: str, device: str) -> Any:
-        """What is in a drive: nothing, if it is no longer in the machine's."""
+        """Look into a drive: it is empty once the machine's is."""
         info = super().get_device_image_info(identity, device)
         if info.inserted and not _emulator.systems.get_boot_image(_uuid(identity), device)[0]:
             return vmedia.DeviceInfo("", "", False, False, "", "", info.verify)

@@ -58,7 +58,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` made: the plan, and the credentials that the lab's user needs."""
+    """The plan that `prepare` made, and the credentials that the lab's user needs."""
 
     plan: Plan
     credentials: Credentials
@@ -78,7 +78,7 @@ def tang_servers(layout: Layout) -> str:
 
 
 def bmc_access(layout: Layout, credentials: Credentials, node: NodeSpec, uuid: str) -> BmcAccess:
-    """How to reach the BMC of a node, which the hypervisor calls `uuid`."""
+    """Give the address and account of the BMC of a node, which the hypervisor calls `uuid`."""
     kind = layout.topology.bmc_of(node)
     system = uuid if kind == "lab" else profile(kind).system
     return BmcAccess(
@@ -130,7 +130,8 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         id=lab_id,
         state=str(layout.root),
         bridges=tuple(
-            Bridge(layout.bridge(one), topology.lab_addresses(one), one.mtu) for one in topology.all_networks
+            Bridge(layout.bridge(network), topology.lab_addresses(network), network.mtu)
+            for network in topology.all_networks
         ),
         mounts=_mounts(layout),
         services=services,
@@ -188,7 +189,7 @@ def machined(layout: Layout, lab_id: str) -> Service:
 
 
 def _failing(layout: Layout) -> tuple[Service, ...]:
-    """What holds the devices of disks that can fail, where there are any."""
+    """The holder of the devices of disks that can fail, where there are any."""
     places = failing.places(layout)
     if not places:
         return ()
@@ -209,7 +210,7 @@ def _switch(layout: Layout) -> tuple[Service, ...]:
 
 
 def _impair(layout: Layout) -> Service:
-    """What delays, doubles and spoils packets, for the faults that do."""
+    """The daemon that delays, doubles and corrupts packets for faults."""
     ready = Ready("unix", str(layout.impair))
     return _python("impair", "lab.daemons.switch.impair", [str(layout.impair)], ready=ready, by_request=True)
 

@@ -95,7 +95,7 @@ def hurried(bmc_profile: Profile, factor: float) -> Profile:
     """The profile with all its durations multiplied."""
 
     def shorter(part: Any) -> Any:
-        names = [one.name for one in msgspec.structs.fields(part) if one.name.endswith("_seconds")]
+        names = [field_info.name for field_info in msgspec.structs.fields(part) if field_info.name.endswith("_seconds")]
         return msgspec.structs.replace(part, **{name: getattr(part, name) * factor for name in names})
 
     return msgspec.structs.replace(

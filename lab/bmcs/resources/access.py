@@ -65,7 +65,7 @@ class Access:
         if request.method not in ("GET", "HEAD") and (path == _SESSIONS or request.method != "DELETE"):
             raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
         if path == _SESSIONS:
-            members = [{"@odata.id": f"{_SESSIONS}/{one}"} for one in self._sessions]
+            members = [{"@odata.id": f"{_SESSIONS}/{identity}"} for identity in self._sessions]
             return document(
                 {
                     "@odata.type": "#SessionCollection.SessionCollection", "@odata.id": _SESSIONS, "Name": "Sessions",

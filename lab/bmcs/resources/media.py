@@ -65,7 +65,7 @@ class Media:
             self._elsewhere(path)
             return None
         name, _, rest = path[len(self.base) + 1 :].partition("/")
-        drive = next((one for one in self.state.profile.media.drives if one.id == name), None)
+        drive = next((drive for drive in self.state.profile.media.drives if drive.id == name), None)
         if drive is None:
             raise refusal(404, "Base.1.8.ResourceNotFound", f"There is no virtual media {name}.")
         action = f"/{rest}" if rest else ""
@@ -214,7 +214,7 @@ class Media:
             raise refusal(500, "Base.1.8.InternalError", "The request failed due to an internal service error.")
         if self._held.get(drive.id):
             raise refusal(500, "Base.1.8.ResourceInUse", "The virtual media device is already in use.")
-        holder = next((one.id for one in self._bootable() if self._held.get(one.id)), "")
+        holder = next((drive.id for drive in self._bootable() if self._held.get(drive.id)), "")
         if holder and drive.boots:
             text = f"The machine has one drive to boot images from, and {holder} holds one."
             raise refusal(500, "Base.1.8.ResourceInUse", text)
@@ -268,8 +268,8 @@ class Media:
     def _reset(self) -> Iterator[None]:
         """The machine starts: what was to be booted once leaves at its second start, and stays if that fails."""
         starts = {name: count + 1 for name, count in self._boot_next.items()}
-        leaving = [one for one in self.state.profile.media.drives if starts.get(one.id, 0) > 1]
-        kept = {one.id: self._held.get(one.id, "") for one in leaving}, dict(self._boot_next), dict(self._ejected)
+        leaving = [drive for drive in self.state.profile.media.drives if starts.get(drive.id, 0) > 1]
+        kept = {drive.id: self._held.get(drive.id, "") for drive in leaving}, dict(self._boot_next), dict(self._ejected)
         for drive in leaving:
             self.eject(drive)
         try:

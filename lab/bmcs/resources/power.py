@@ -110,7 +110,7 @@ class Boot:
             boot.pop(name, None)
         boot |= self._override()
         if self.state.profile.boot.settings:
-            for name in [one for one in boot if one.endswith("@Redfish.AllowableValues")]:
+            for name in [name for name in boot if name.endswith("@Redfish.AllowableValues")]:
                 del boot[name]
             body["@Redfish.Settings"] = {
                 "@odata.type": "#Settings.v1_3_5.Settings",

@@ -1,4 +1,4 @@
-"""What Redfish asks of every service (DSP0266): its well-known documents, and headers of all answers."""
+"""The parts of every Redfish service (DSP0266): well-known documents, and headers of all answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = {
 
 
 def is_open(path: str) -> bool:
-    """Whether anybody may ask for it."""
+    """Tell whether anybody may ask for it."""
     return path in ("", ROOT, *_OPEN)
 
 

@@ -56,7 +56,7 @@ class Machine(Protocol):
         """Its UUID."""
 
     def state(self) -> PowerState:
-        """Whether it runs."""
+        """Read whether it runs."""
 
     def on(self) -> None:
         """Power on."""
@@ -90,7 +90,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon answers for. `owner` is a libvirt URI, or the socket of the daemon of container machines."""
+    """The machines that the daemon answers for. `owner` is a libvirt URI, or the socket of the daemon of container
+    machines."""
 
     address: str
     user: str
@@ -276,7 +277,7 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
 
 
 def _validity(flags: bytes) -> tuple[bool, bool]:
-    """Whether boot flags count, and whether for the next boot alone (IPMI 2.0, table 28-14: data 1, bits 7 and 6)."""
+    """Tell whether boot flags count, and whether once (IPMI 2.0, table 28-14: data 1, bits 7 and 6)."""
     return bool(flags[0] & 0b1000_0000), not flags[0] & 0b0100_0000
 
 

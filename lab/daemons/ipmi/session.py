@@ -49,7 +49,7 @@ class Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has 
 
     @property
     def open(self) -> bool:
-        """Whether the client has proved that it knows the password."""
+        """Tell whether the client has proved that it knows the password."""
         return self.ipmicallback is not None
 
     def receive(self, packet: bytearray) -> None:
@@ -105,7 +105,7 @@ class Line:
         return log.stat().st_size if log.exists() else 0
 
     def receive(self, payload: bytearray) -> None:
-        """What the client types, or that it has got the chunk."""
+        """Take what the client types, or its receipt of the chunk."""
         number, acknowledged, count, status, *typed = payload
         if number := number & 0b1111:
             self._send(bytes([0, number, len(typed), 0]))

@@ -53,7 +53,7 @@ def _by_libvirt(domain: ElementTree.Element) -> Iterator[Disk]:
 
 def _by_arguments(domain: ElementTree.Element) -> Iterator[Disk]:
     options = [dict(_OPTION.findall(arg.get("value", ""))) for arg in domain.iter(_ARG)]
-    files = {one["id"]: one["file"].replace(",,", ",") for one in options if {"id", "file"} <= one.keys()}
+    files = {option["id"]: option["file"].replace(",,", ",") for option in options if {"id", "file"} <= option.keys()}
     for device in options:
         if (drive := device.get("drive", "")) in files:
             yield Disk(drive, "nvme", _size(files[drive]), serial=device.get("serial", ""), rotational=False)
@@ -111,11 +111,11 @@ def _controller(path: str, bus: str, drives: list[str]) -> dict[str, Any]:
 
 def _drive(path: str, disk: Disk) -> dict[str, Any]:
     media = None if disk.rotational is None else "HDD" if disk.rotational else "SSD"
-    told = {
+    stated = {
         "CapacityBytes": disk.size, "Protocol": _PROTOCOLS.get(disk.bus), "MediaType": media,
         "SerialNumber": disk.serial, "Manufacturer": disk.maker, "Model": disk.model,
     }  # fmt: skip
     return {
         "@odata.type": "#Drive.v1_4_0.Drive", "@odata.id": path, "Id": disk.name, "Name": disk.name, "Status": _OK,
-        **{name: value for name, value in told.items() if value not in (None, "")},
+        **{name: value for name, value in stated.items() if value not in (None, "")},
     }  # fmt: skip

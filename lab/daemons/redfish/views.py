@@ -38,8 +38,8 @@ _CODES = {
 
 
 class Systems(Protocol):
-    """What the answers below need of a systems driver of sushy-tools' kind. `TARGETS` and `RESETS` are Redfish's names
-    of what its machines boot from, and of what can be done to their power."""
+    """The part of a systems driver of sushy-tools' kind that the answers below need. `TARGETS` and `RESETS` are
+    Redfish's names of its machines' boot sources and resets."""
 
     TARGETS: tuple[str, ...]
     RESETS: tuple[str, ...]
@@ -48,7 +48,7 @@ class Systems(Protocol):
         """The id of a machine; raises AliasAccessError for another name of it."""
 
     def override(self, identity: str) -> tuple[str, bool]:
-        """What it is to boot first ("None": as usual), and whether at the next power-on alone."""
+        """Return its first boot target ("None": as usual), and whether of the next power-on alone."""
 
     def set_override(self, identity: str, target: str, *, once: bool) -> None:
         """Have it boot this first, or as usual ("None")."""
@@ -57,7 +57,7 @@ class Systems(Protocol):
         """UEFI or Legacy."""
 
     def get_secure_boot(self, identity: str) -> bool:
-        """Whether it starts signed code alone."""
+        """Tell whether it starts signed code alone."""
 
     def get_power_state(self, identity: str) -> str:
         """On or Off."""
@@ -271,9 +271,9 @@ def _worded(answer: flask.Response) -> flask.Response:
     if answer.status_code < 400:
         return answer
     body = answer.get_json(silent=True)
-    told = body.get("error") if isinstance(body, dict) else None
-    information = (told or {}).get("@Message.ExtendedInfo") or [{}]
+    failure = body.get("error") if isinstance(body, dict) else None
+    information = (failure or {}).get("@Message.ExtendedInfo") or [{}]
     if "Message" not in information[0]:
-        text = str((told or {}).get("message") or answer.get_data(as_text=True))
+        text = str((failure or {}).get("message") or answer.get_data(as_text=True))
         answer.set_data(_refused(answer.status_code, text).get_data())
     return answer

@@ -39,7 +39,7 @@ class _Group:
         system = bytes((0x02, 0x6E, 0x30, 0, number >> 8, number & 0xFF))
         self.lacp = lacp.Aggregator(system, number + 1, len(group.ports)) if group.lacp else None
         self._lines: dict[str, socket.socket] = {}
-        self._there: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
         self._up: set[str] = set()
         self._done: object = None
         self._legs = {leg.name: self._make(leg) for leg in group.legs}
@@ -57,16 +57,16 @@ class _Group:
 
     def look(self, links: dict[str, dict[str, Any]], now: float) -> None:
         """React to cables that have come or gone."""
-        there = {name: int(links[name]["ifindex"]) for name in self.group.ports if name in links}
-        up = {name for name in there if "LOWER_UP" in links[name]["flags"]}
+        indexes = {name: int(links[name]["ifindex"]) for name in self.group.ports if name in links}
+        up = {name for name in indexes if "LOWER_UP" in links[name]["flags"]}
         for name in self.group.ports:
-            if self._there.get(name) != there.get(name):
+            if self._indexes.get(name) != indexes.get(name):
                 self._forget(name)
-                if name in there:
+                if name in indexes:
                     self._take_up(name)
             if name in self._up - up and self.lacp is not None:
                 self.lacp.lost(self.group.ports.index(name), now)
-        self._there, self._up = there, up
+        self._indexes, self._up = indexes, up
         for name in up:
             self._say(name)
         self._connect()
@@ -122,16 +122,16 @@ class _Group:
             for index, name in enumerate(self.group.ports)
             if name in self._up and (self.lacp is None or self.lacp.ports[index].carries)
         ]
-        paths = (carrying, dict(self._there))
+        paths = (carrying, dict(self._indexes))
         if paths == self._done:
             return
         ways = [(leg.vlan, self._legs[leg.name]) for leg in self.group.legs]
         with contextlib.suppress(subprocess.CalledProcessError):
             # It fails for a cable that has just gone, which the kernel will notify of.
             for leg in self.group.legs:
-                out = bpf.to_ports(leg.vlan, [self._there[name] for name in carrying])
+                out = bpf.to_ports(leg.vlan, [self._indexes[name] for name in carrying])
                 bpf.attach(f"{leg.name}p", out, self._folder)
-            for name in self._there:
+            for name in self._indexes:
                 bpf.attach(name, bpf.from_port(ways if name in carrying else ()), self._folder)
             self._done = paths
         print(f"{'+'.join(self.group.ports)}: frames pass by {', '.join(carrying) or 'none'}", flush=True)

@@ -34,8 +34,8 @@ def groups(layout: Layout) -> tuple[Group, ...]:
             if not by_switch(link):
                 continue
             ports = tuple(port(nic.mac) for nic in link.nics)
-            one = link.bond is not None and link.bond.aggregated
-            for members in (ports,) if one else tuple((name,) for name in ports):
+            bundled = link.bond is not None and link.bond.aggregated
+            for members in (ports,) if bundled else tuple((name,) for name in ports):
                 legs = tuple(
                     Leg(
                         name=f"sw{len(bundles)}n{layout.bridge(network)}",

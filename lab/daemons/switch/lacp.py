@@ -18,7 +18,7 @@ _LENGTH = 110
 
 @dataclass(frozen=True)
 class Side:
-    """What one side says of a port: its system, key, number and state."""
+    """One side's description of a port: its system, key, number and state."""
 
     system: bytes = bytes(6)
     key: int = 0
@@ -39,7 +39,7 @@ class Side:
         return cls(system, key, port, state, system_priority=system_priority, port_priority=port_priority)
 
     def known_as(self, other: Side) -> bool:
-        """Whether the other side means this port when it says `other`."""
+        """Tell whether the other side means this port by `other`."""
         return replace(self, state=0) == replace(other, state=0) and not (self.state ^ other.state) & AGGREGATION
 
 
@@ -70,7 +70,7 @@ class Port:
 
     @property
     def carries(self) -> bool:
-        """Whether frames pass."""
+        """Tell whether frames pass."""
         return bool(self.actor.state & DISTRIBUTING)
 
 
@@ -121,6 +121,6 @@ class Aggregator:
         return changed
 
     def say(self, index: int) -> bytes:
-        """What a port says now."""
+        """Return a port's current description of itself."""
         port = self.ports[index]
         return pack(port.actor, port.partner)

@@ -1,4 +1,4 @@
-"""What a driver of machines promises (docs/writing-a-driver.md), kept through every vendor's BMC."""
+"""The promises of drivers (docs/writing-a-driver.md), kept through every vendor's BMC."""
 
 from http.server import SimpleHTTPRequestHandler
 

@@ -59,7 +59,7 @@ class Daemon:
         return socket.create_connection(("127.0.0.1", self.ports[number]), timeout=20)
 
     def say(self, number: int, text: bytes) -> tuple[int, dict]:
-        """What one of the two answers: status and JSON. Sends no more once it hangs up."""
+        """The answer of one of the two: status and JSON. Sends no more once it hangs up."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         with context.wrap_socket(self.connect(number), server_hostname="127.0.0.1") as connection:
             connection.sendall(text)
@@ -124,7 +124,7 @@ def test_without_a_login_no_body_is_read_or_noted(daemon, number, size):
         headers = f"Authorization: {login}" if login else ""
         status, answer = daemon.ask(number, "POST", SYSTEMS, body=body, headers=headers, login=False)
         assert (status, answer["error"]["@Message.ExtendedInfo"][0]["Message"] != "") == (401, True)
-    assert [one.get("body") for one in daemon.log()[begun:] if "body" in one] == []
+    assert [entry.get("body") for entry in daemon.log()[begun:] if "body" in entry] == []
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_is_no_request_is_refused_in_redfishs_form(daemon, number, text):
 def test_a_large_body_is_not_noted_whole(daemon):
     begun = len(daemon.log())
     assert daemon.ask(0, "POST", "/redfish/v1/", body=b'{"a": "' + b"x" * 20_000 + b'"}', login=False)[0] == 405
-    assert [one["body"] for one in daemon.log()[begun:]] == ["20009 bytes"]
+    assert [entry["body"] for entry in daemon.log()[begun:]] == ["20009 bytes"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Who may ask a BMC, the lab's own or a vendor's: an account, or a session until it ends (DSP0266, "Sessions")."""
+"""Access to a BMC, the lab's own or a vendor's: accounts and sessions (DSP0266, "Sessions")."""
 
 import bcrypt
 import pytest
@@ -143,7 +143,7 @@ def drives_of(client, system, headers):
         media = client.get(owner, headers=headers).get_json().get("VirtualMedia")
         if media:
             members = client.get(media["@odata.id"], headers=headers).get_json()["Members"]
-            return [one["@odata.id"] for one in members]
+            return [member["@odata.id"] for member in members]
     raise AssertionError("it has no drives")
 
 

@@ -1,4 +1,4 @@
-"""What vendors' BMCs do with requests that they do not carry out, and with resets that do not happen."""
+"""Requests that vendors' BMCs do not carry out, and resets that do not happen."""
 
 from base64 import b64encode
 from http.server import SimpleHTTPRequestHandler
@@ -13,7 +13,7 @@ from lab.bmcs.profile import profile, profiles
 from lab.bmcs.shared import Shared
 from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
 
-NAMES = [name for name, one in profiles().items() if one.system]
+NAMES = [name for name, each in profiles().items() if each.system]
 LOGIN = ("reader", "of-images")
 
 
@@ -263,7 +263,7 @@ def image(serve, tmp_path):
 
 
 def inside(bmc):
-    """Whether the machine's drive holds an image."""
+    """Tell whether the machine's drive holds an image."""
     return bool(bmc.machine.ask(Request(op="list"))[0].media)
 
 
@@ -291,14 +291,14 @@ def test_two_drives_do_not_hold_what_is_in_the_machines_one(bmc, drives, image):
     first, second = drives
     assert bmc.insert(first, Image=image).status_code == 204
     refused(bmc.insert(second, Image=f"{image}?other"), 500)
-    assert [bmc.get(f"{bmc.media}/{one}")["Image"] for one in drives] == [image, None]
+    assert [bmc.get(f"{bmc.media}/{drive}")["Image"] for drive in drives] == [image, None]
 
 
 @pytest.mark.parametrize(("bmc", "drive"), INSERTS[:3], indirect=["bmc"])
 def test_a_drive_is_what_the_labs_own_bmc_has_made_of_it(bmc, drive, image):
     state = bmc.front.state
     state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia", {"Image": image})
-    assert [bmc.get(f"{bmc.media}/{one.id}")["Image"] for one in bmc.profile.media.drives].count(image) == 1
+    assert [bmc.get(f"{bmc.media}/{drive.id}")["Image"] for drive in bmc.profile.media.drives].count(image) == 1
     state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", {})
     assert bmc.insert(drive, Image=image).status_code == 204
     state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", {})

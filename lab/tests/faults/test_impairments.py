@@ -265,7 +265,7 @@ def test_a_cable_that_comes_again_has_nothing_of_it(world: World) -> None:
 
 def test_where_one_of_two_cards_is_not_there_neither_has_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0", "lab1"])
-    with pytest.raises(LabError, match=r"^lab1: there is no such network card: is the machine on\?$"):
+    with pytest.raises(LabError, match=r"^lab1: there is no such NIC: is the machine on\?$"):
         Latency(100).begin(world.lab)
     assert "aside" not in world.here(_cards)
 

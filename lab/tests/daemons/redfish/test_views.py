@@ -1,4 +1,4 @@
-"""What clients are answered of a machine, virtual or a container, by sushy-tools' emulator with the views of ours."""
+"""Answers on machines, virtual and containers, of sushy-tools' emulator with our views."""
 
 import logging
 
@@ -88,8 +88,8 @@ def made(tmp_path, monkeypatch):
         return next(begun[-1])
 
     yield make
-    for one in begun:
-        next(one, None)
+    for generator in begun:
+        next(generator, None)
 
 
 def redfish(answer, status):
@@ -227,8 +227,8 @@ def test_the_disks_of_a_virtual_machine_are_listed(made):
             listed[drive["Id"]] = (drive["CapacityBytes"] >> 30, drive.get("Protocol"), drive.get("MediaType"))
             assert drive["SerialNumber"]
     assert listed == {"sda": (1, "SATA", "HDD"), "nvme1": (2, "NVMe", "SSD"), "vda": (3, None, None)}
-    simple = [machine.client.get(one["@odata.id"]).get_json() for one in machine.get("/SimpleStorage")["Members"]]
-    sizes = {device["Name"]: device["CapacityBytes"] >> 30 for one in simple for device in one["Devices"]}
+    simple = [machine.client.get(link["@odata.id"]).get_json() for link in machine.get("/SimpleStorage")["Members"]]
+    sizes = {device["Name"]: device["CapacityBytes"] >> 30 for storage in simple for device in storage["Devices"]}
     assert sizes == {name: size for name, (size, *_) in listed.items()}
 
 
