@@ -8,17 +8,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from typing import Any, Protocol
+from urllib.parse import quote, unquote, urlsplit
 
 import sushy
 
 from drivers.redfish import causes
-from drivers.redfish.fujitsu import RemoteImage
 from drivers.redfish.service import Endpoint
 
 POLL_SECONDS = 0.5
 # An eject that is still under way makes inserts fail with 5xx, and is reported late (docs/bmcs.md, iDRAC).
 BUSY_SECONDS = 30.0
-_KINDS = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
+_MEDIA_TYPES = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
+# Fujitsu's iRMC has its own resource and action, for NFS and SMB shares (docs/bmcs.md).
+_IRMC_ACTION = "#FTSComputerSystem.VirtualMedia"
+_SHARES = {"nfs": "NFS", "smb": "SMB", "cifs": "SMB"}
 
 
 class Drive(Protocol):
@@ -58,6 +61,59 @@ class Standard:
         self._service.run_task(self._resource.eject_media)
 
 
+class RemoteImage:
+    """An iRMC's drive: an OEM resource of the system."""
+
+    name = "CDImage"
+
+    def __init__(self, system: Any, path: str) -> None:
+        self._system = system
+        self._path = path
+
+    @classmethod
+    def of(cls, system: Any) -> RemoteImage | None:
+        """A system's drive; None on other BMCs."""
+        own = ((system.json.get("Oem") or {}).get("ts_fujitsu") or {}).get("VirtualMedia") or {}
+        path = own.get("@odata.id")
+        return cls(system, str(path)) if path else None
+
+    def _action(self) -> dict[str, Any]:
+        action = self._system.json.get("Actions", {}).get("Oem", {}).get(_IRMC_ACTION)
+        if not action:
+            raise sushy.exceptions.MissingActionError(action=_IRMC_ACTION, resource=self._path)
+        return dict(action)
+
+    def holds(self) -> str | None:
+        """The URL of the image in it, read anew: a share is connected when disconnecting is the only action it
+        offers."""
+        self._system.refresh(force=True)
+        if "DisconnectCD" not in self._action().get("FTSVirtualMediaAction@Redfish.AllowableValues", []):
+            return None
+        image = self._system._conn.get(self._path).json().get("CDImage", {})
+        share = f"{image.get('ShareName', '').strip('/')}/{image.get('ImageName', '')}"
+        return f"{image.get('ShareType', 'NFS').lower()}://{image.get('Server', '')}/{quote(share)}"
+
+    def insert(self, url: str) -> None:
+        """Name the share, then connect it."""
+        parts = urlsplit(url)
+        if parts.scheme not in _SHARES:
+            raise sushy.exceptions.SushyError(f"{url}: an iRMC takes images from NFS and SMB shares only")
+        # It names files as they are, a URL quotes them.
+        share, _, image = unquote(parts.path).rpartition("/")
+        named = {"Server": parts.netloc, "ShareName": share, "ImageName": image, "ShareType": _SHARES[parts.scheme]}
+        connection = self._system._conn
+        tag = connection.get(self._path).headers.get("ETag")
+        connection.patch(self._path, data={"CDImage": named}, etag=tag)
+        self._do("ConnectCD")
+
+    def eject(self) -> None:
+        """Disconnect it."""
+        self._do("DisconnectCD")
+
+    def _do(self, action: str) -> None:
+        self._system._conn.post(self._action()["target"], data={"FTSVirtualMediaAction": action})
+
+
 def drives(service: Endpoint, system: Any) -> list[Drive]:
     """The virtual CD drives of a machine, under the System or its Manager, else the vendor's own."""
     for owner in _owners(system):
@@ -66,7 +122,7 @@ def drives(service: Endpoint, system: Any) -> list[Drive]:
             members = [collection.get_member(identity) for identity in collection.members_identities]
         except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
             continue
-        fit = [member for member in members if any(kind in (member.media_types or []) for kind in _KINDS)]
+        fit = [member for member in members if any(kind in (member.media_types or []) for kind in _MEDIA_TYPES)]
         if fit:
             # iDRAC 10 lists "2" before "1", and boots only from "1" (docs/bmcs.md).
             return [Standard(service, member) for member in sorted(fit, key=lambda member: str(member.identity))]

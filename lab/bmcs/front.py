@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import Profile
 from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.fujitsu import Fujitsu
@@ -16,7 +15,7 @@ from lab.bmcs.resources.power import Boot, Power
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, read_body, received, refusal
+from lab.bmcs.web import Inner, Refusal, Request, Response, document, read_body, received, refusal
 
 
 class Front:

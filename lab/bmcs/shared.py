@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import profile
 from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, read_body, received
+from lab.bmcs.web import Inner, Refusal, Request, Response, document, read_body, received
 
 
 class Shared:

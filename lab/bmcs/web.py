@@ -15,16 +15,25 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
-from lab.bmcs.errors import Refusal
+from lab.errors import LabError
 
 __all__ = [
-    "Inner", "Reply", "Request", "Response", "document", "no_content", "read_body", "received", "refusal", "shown_body",
+    "Inner", "Refusal", "Reply", "Request", "Response", "document", "no_content", "read_body", "received", "refusal",
+    "shown_body",
 ]  # fmt: skip
 
 _JSON = "application/json"
 #: Bytes of a body, and how deep its JSON goes: more is refused. Of larger ones than the last only the size is shown.
 _LARGEST, _DEEPEST, _SHOWN = 1 << 20, 64, 16 << 10
 _BODY = "node0.body"
+
+
+class Refusal(LabError):
+    """The early end of a request, with its answer."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
 
 
 @dataclass(frozen=True)

@@ -44,12 +44,11 @@ from drivers.bootorder import Place, in_order, next_order, of_kind, places, sett
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
 from installer.common.redact import redact
-from lab.bmcs.errors import Refusal
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.serving import context, listen, serve
 from lab.bmcs.shared import Shared
-from lab.bmcs.web import Request, Response, read_body, shown_body
+from lab.bmcs.web import Refusal, Request, Response, read_body, shown_body
 from lab.daemons import containers
 from lab.daemons.images import share_media
 from lab.daemons.redfish import views

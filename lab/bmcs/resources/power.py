@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.state import State, payload
-from lab.bmcs.web import Request, Response, document, no_content, refusal
+from lab.bmcs.web import Refusal, Request, Response, document, no_content, refusal
 
 _RESET = "/Actions/ComputerSystem.Reset"
 _ON = ("On", "ForceOn")

@@ -17,9 +17,8 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.controllers import virtual_media
 from werkzeug.exceptions import HTTPException
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.state import ROOT, payload
-from lab.bmcs.web import Response, document, no_content, refusal
+from lab.bmcs.web import Refusal, Response, document, no_content, refusal
 from lab.daemons.redfish import storage
 
 _ENABLED = ("Disabled", "Once", "Continuous")

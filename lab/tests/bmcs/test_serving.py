@@ -17,7 +17,7 @@ import bcrypt
 import pytest
 
 from lab.bmcs import serving
-from lab.bmcs.resources.tasks import Tasks
+from lab.bmcs.resources.media import Tasks
 from lab.bmcs.web import Response
 from lab.daemons.pki import Authority
 from lab.testing.bmcs import PASSWORD, USER, Memory, owned
