@@ -56,24 +56,24 @@ class Place:
 
 
 def places(domain: ElementTree.Element) -> list[Place]:
-    """All devices that can be in the boot order."""
+    """Return all devices that can be in the boot order."""
     found = [Place(element, kind) for element in domain.findall("devices/*") if (kind := _kind(element)) is not None]
     return found + [Place(arg, BootDevice.DISK) for arg in domain.iter(_ARG) if _INDEX.search(arg.get("value", ""))]
 
 
 def in_order(found: Iterable[Place]) -> list[Place]:
-    """The devices that are in the boot order, in the order in which they are tried."""
+    """Return the devices that are in the boot order, in the order in which they are tried."""
     return sorted((place for place in found if place.order), key=lambda place: place.order)
 
 
 def next_order(found: Iterable[Place]) -> int:
-    """The place after the last of these devices."""
+    """Return the place after the last of these devices."""
     return max((place.order for place in found), default=0) + 1
 
 
 def of_kind(found: Sequence[Place], device: BootDevice) -> list[Place]:
-    """The devices of a kind that are in the boot order, else all of the kind. A machine of whose disks none is in the
-    order boots a disk over the network (iSCSI): its disk is then its NICs."""
+    """Return the devices of a kind that are in the boot order, else all of the kind. A machine of whose disks none is
+    in the order boots a disk over the network (iSCSI): its disk is then its NICs."""
     kind = [place for place in found if place.kind is device]
     cards = [place for place in found if place.kind is BootDevice.NETWORK and device is BootDevice.DISK]
     return in_order(kind) or in_order(cards) or kind

@@ -99,7 +99,7 @@ class Machines:
         self.path = path
 
     def ask(self, request: Request) -> tuple[View, ...]:
-        """The daemon's answer. Raises ConnectionFailedError, or what the daemon says went wrong."""
+        """Return the daemon's answer. Raises ConnectionFailedError, or what the daemon says went wrong."""
         try:
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(_ANSWER_SECONDS)
@@ -114,14 +114,14 @@ class Machines:
         return reply.machines
 
     def close(self) -> None:
-        """Does nothing: no connection is held open."""
+        """Do nothing: no connection is held open."""
 
     def all(self) -> tuple[View, ...]:
-        """All machines."""
+        """Return all machines."""
         return self.ask(Request(op="list"))
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name or UUID, which need not exist yet."""
+        """Return the machine of that name or UUID, which need not exist yet."""
         return Machine(self, name)
 
 
@@ -138,7 +138,7 @@ class Machine:
         return view
 
     def look(self) -> View:
-        """Its state now."""
+        """Return its state now."""
         return self.ask("look")
 
     @property
@@ -159,7 +159,7 @@ class Machine:
         self.ask("off")
 
     def cycle(self) -> None:
-        """Off, then on."""
+        """Switch off, then on."""
         self.off()
         self.on()
 
@@ -193,7 +193,7 @@ class Machine:
         self.ask("media")
 
     def inserted(self) -> str | None:
-        """The file: URL of the image in the drive."""
+        """Return the file: URL of the image in the drive."""
         media = self.look().media
         return Path(media).as_uri() if media else None
 
@@ -207,11 +207,11 @@ class Machine:
         self.ask("first", _NAMES[device], once=once)
 
     def png(self) -> bytes:
-        """Raises ScreenshotError: a container has no screen."""
+        """Raise ScreenshotError: a container has no screen."""
         raise ScreenshotError("it is a container and has no screen; look at its console", machine=self.name)
 
     def link(self, mac: str) -> MachineLink:
-        """The cable of the NIC with that MAC address."""
+        """Return the cable of the NIC with that MAC address."""
         return MachineLink(self, mac)
 
 

@@ -64,11 +64,11 @@ class Hypervisor:
             raise DriverError(f"libvirt rejects the domain: {error}") from error
 
     def machine(self, name: str) -> Machine:
-        """The domain of that name, which need not exist yet."""
+        """Return the domain of that name, which need not exist yet."""
         return Machine(self._connection, name)
 
     def network_xml(self, name: str) -> str:
-        """A network as libvirt sees it."""
+        """Describe a network as libvirt sees it."""
         try:
             xml: str = self._connection.networkLookupByName(name).XMLDesc()
         except libvirt.libvirtError as error:
@@ -104,7 +104,7 @@ class Machine:
         return str(self._domain().UUIDString())
 
     def xml(self, *, live: bool = False) -> str:
-        """The definition for the next cold boot, or (`live`) what runs now; secrets left out."""
+        """Return the definition for the next cold boot, or (`live`) what runs now; secrets left out."""
         return str(self._domain().XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE))
 
     def state(self) -> PowerState:
@@ -147,7 +147,7 @@ class Machine:
         self._wait(PowerState.OFF)
 
     def cycle(self) -> None:
-        """Off, then on."""
+        """Switch off, then on."""
         self.off()
         self.on()
 
@@ -176,7 +176,7 @@ class Machine:
             raise PowerError(f"cannot be resumed: {error}", machine=self.name) from error
 
     def first(self) -> BootDevice | None:
-        """The device with the lowest boot order in the definition for the next cold boot."""
+        """Return the device with the lowest boot order in the definition for the next cold boot."""
         return next((place.kind for place in in_order(places(ElementTree.fromstring(self.xml())))), None)
 
     def set_first(self, device: BootDevice) -> None:
@@ -217,7 +217,7 @@ class Machine:
 
     @contextmanager
     def chosen(self, serial: str = "") -> Iterator[None]:
-        """For a power-on within the block: that boot tries the disk with this serial number first, or without a number
+        """Have a power-on within the block try the disk with this serial number first, or without a number
         the CD. At all later boots, restarts by the machine itself too, that device is the last. A person would use the
         one-time boot menu of a BIOS. Raises BootError.
 
@@ -286,7 +286,8 @@ class Machine:
             raise BootError(f"QEMU keeps the boot order: {answer['error'].get('desc')}", machine=self.name)
 
     def _chosen_from(self, tree: ElementTree.Element, serial: str) -> tuple[Place, list[Place]]:
-        """The disk with this serial number or, without one, the CD; and all else that has a place in the boot order."""
+        """Return the disk with this serial number or, without one, the CD; and all else that has a place in the boot
+        order."""
         bootable = in_order(places(tree))
         fits = (place for place in bootable if (place.serial == serial if serial else place.kind is BootDevice.CD))
         chosen = next(fits, None)
@@ -328,7 +329,7 @@ class Machine:
         return b"".join(chunks)
 
     def link(self, mac: str) -> MachineLink:
-        """The cable of the NIC with that MAC address."""
+        """Return the cable of the NIC with that MAC address."""
         return MachineLink(self, mac)
 
     def update(self, device_xml: str) -> None:

@@ -36,7 +36,7 @@ class Power(Protocol):
         """Pull the plug and return when it is off; nothing when it already is. Raises PowerError."""
 
     def cycle(self) -> None:
-        """Off, then on: what was changed while the machine ran takes effect only now."""
+        """Switch off, then on: what was changed while the machine ran takes effect only now."""
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class VirtualMedia(Protocol):
         """Empty the drive; nothing when it is empty. Raises MediaError."""
 
     def inserted(self) -> str | None:
-        """The URL of the image in the drive."""
+        """Return the URL of the image in the drive."""
 
 
 @runtime_checkable
@@ -58,7 +58,7 @@ class Boot(Protocol):
     """The boot order."""
 
     def first(self) -> BootDevice | None:
-        """The device that is tried first; None when it cannot be determined."""
+        """Return the device that is tried first; None when it cannot be determined."""
 
     def set_first(self, device: BootDevice) -> None:
         """Try this device first, the disks after it, from the next cold boot on. Raises BootError."""
@@ -73,7 +73,7 @@ class BootOnce(Protocol):
         BootError."""
 
     def booted(self) -> bool:
-        """Once the machine is on: undo what was to be done once and has been kept; whether it was."""
+        """Undo, once the machine is on, what was to be done once and has been kept; return whether it was."""
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class Console(Protocol):
     """The serial line."""
 
     def text(self) -> str:
-        """All output so far, without terminal control sequences."""
+        """Return all output so far, without terminal control sequences."""
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
         """Wait for output that matches, after the last match. Raises ConsoleTimeout.

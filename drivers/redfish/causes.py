@@ -28,7 +28,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def cause(error: Exception, waited: float = 0.0) -> str:
-    """An error of sushy's as one short line; `waited` is for how long (in seconds) the BMC was asked again."""
+    """Return an error of sushy's as one short line; `waited` is for how long (in seconds) the BMC was asked again."""
     if isinstance(error, sushy.exceptions.AccessError):
         return f"it refuses the account ({error.status_code})"
     if isinstance(error, sushy.exceptions.HTTPError):
@@ -42,7 +42,7 @@ def cause(error: Exception, waited: float = 0.0) -> str:
 
 
 def _message(error: Any) -> str:
-    """The texts of an error document, else its code."""
+    """Return the texts of an error document, else its code."""
     infos = error.extended_info if isinstance(error.extended_info, list) else [error.extended_info or {}]
     texts = [str(info["Message"]) for info in infos if isinstance(info, dict) and info.get("Message")]
     return _line("; ".join(dict.fromkeys(texts)) or str(error.detail or "") or str(error.code or "no explanation"))

@@ -30,7 +30,7 @@ class Drive(Protocol):
     name: str
 
     def holds(self) -> str | None:
-        """The URL of the image in it, read anew."""
+        """Return the URL of the image in it, read anew."""
 
     def insert(self, url: str) -> None:
         """Put it in."""
@@ -48,16 +48,16 @@ class Standard:
         self.name = str(resource.identity)
 
     def holds(self) -> str | None:
-        """As Drive."""
+        """Read it as Drive says."""
         self._resource.refresh(force=True)
         return str(self._resource.image) if self._resource.inserted else None
 
     def insert(self, url: str) -> None:
-        """As Drive; waits for a task."""
+        """Insert as Drive says; waits for a task."""
         self._service.run_task(lambda: self._resource.insert_media(url))
 
     def eject(self) -> None:
-        """As Drive; waits for a task."""
+        """Eject as Drive says; waits for a task."""
         self._service.run_task(self._resource.eject_media)
 
 
@@ -72,7 +72,7 @@ class RemoteImage:
 
     @classmethod
     def of(cls, system: Any) -> RemoteImage | None:
-        """A system's drive; None on other BMCs."""
+        """Return a system's drive; None on other BMCs."""
         own = ((system.json.get("Oem") or {}).get("ts_fujitsu") or {}).get("VirtualMedia") or {}
         path = own.get("@odata.id")
         return cls(system, str(path)) if path else None
@@ -84,7 +84,7 @@ class RemoteImage:
         return dict(action)
 
     def holds(self) -> str | None:
-        """The URL of the image in it, read anew: a share is connected when disconnecting is the only action it
+        """Return the URL of the image in it, read anew: a share is connected when disconnecting is the only action it
         offers."""
         self._system.refresh(force=True)
         if "DisconnectCD" not in self._action().get("FTSVirtualMediaAction@Redfish.AllowableValues", []):
@@ -115,7 +115,7 @@ class RemoteImage:
 
 
 def drives(service: Endpoint, system: Any) -> list[Drive]:
-    """The virtual CD drives of a machine, under the System or its Manager, else the vendor's own."""
+    """Return the virtual CD drives of a machine, under the System or its Manager, else the vendor's own."""
     for owner in _owners(system):
         try:
             collection = owner.virtual_media
@@ -141,7 +141,7 @@ def _owners(system: Any) -> Iterator[Any]:
 
 
 def inserted_url(cd_drives: list[Drive]) -> str | None:
-    """The URL of the first image that one of them holds."""
+    """Return the URL of the first image that one of them holds."""
     return next((url for drive in cd_drives if (url := drive.holds())), None)
 
 
@@ -180,7 +180,7 @@ def _insert(drive: Drive, url: str) -> None:
 
 
 def _until(drive: Drive, url: str | None) -> str | None:
-    """The URL in the drive, once it is `url` or the time is up."""
+    """Return the URL in the drive, once it is `url` or the time is up."""
     deadline = time.monotonic() + BUSY_SECONDS
     while (seen := drive.holds()) != url and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)

@@ -37,7 +37,7 @@ class Runner(Protocol):
 
 
 def here(function: Callable[[], T], /) -> T:
-    """A Runner that just calls the function."""
+    """Call the function here, as a Runner."""
     return function()
 
 
@@ -99,7 +99,7 @@ class Endpoint:
         self._answer = answer
 
     def _open(self) -> Any:
-        """The service root, with basic authentication, or with a session where that is refused."""
+        """Log into the service root, with basic authentication, or with a session where that is refused."""
         if self._root is None:
             self._root = self._login(auth.BasicAuth)
             try:
@@ -159,7 +159,7 @@ class Endpoint:
             time.sleep(POLL_SECONDS)
 
     def systems(self) -> list[str]:
-        """The ids of all systems that the service manages."""
+        """Return the ids of all systems that the service manages."""
 
         def read(root: Any) -> list[str]:
             collection = root.get_system_collection()

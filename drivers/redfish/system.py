@@ -28,7 +28,7 @@ class Service(Endpoint):
     """One Redfish service and the machines behind it."""
 
     def system(self, identity: str, name: str = "") -> System:
-        """The system with that id, or the only one that there is for an empty id; `name` is for messages."""
+        """Return the system with that id, or the only one that there is for an empty id; `name` is for messages."""
         return System(self, identity, name or identity)
 
 
@@ -83,7 +83,7 @@ class System:
     # -- media -----------------------------------------------------------------------------------------------------
 
     def inserted(self) -> str | None:
-        """The URL of the image in the drive."""
+        """Return the URL of the image in the drive."""
         return self._call(
             lambda system: media.inserted_url(media.drives(self._service, system)), "read the virtual CD drive"
         )
@@ -109,7 +109,7 @@ class System:
     # -- boot ------------------------------------------------------------------------------------------------------
 
     def first(self) -> BootDevice | None:
-        """The boot target that the BMC reports."""
+        """Return the boot target that the BMC reports."""
         return _SEEN.get(self._call(lambda system: system.boot.target, "read the boot target"))
 
     def set_first(self, device: BootDevice) -> None:

@@ -69,7 +69,7 @@ class Front:
         return self._tagged(request, self._through(request, path))
 
     def _through(self, request: Request, path: str) -> Response:
-        """The emulator's answer, in this BMC's words."""
+        """Return the emulator's answer in this BMC's words."""
         sent = request.get_json(silent=True) if request.method in ("POST", "PATCH", "PUT") else None
         reply = self.state.inner.ask(request.method, self.state.inside(path) or "/", sent)
         if reply.status in (307, 308):
@@ -112,7 +112,7 @@ class Front:
         return response
 
     def _matched(self, request: Request, path: str) -> None:
-        """Raises Refusal unless a change names what it changes (RFC 9110 §13.1.1, RFC 6585 §3)."""
+        """Raise Refusal unless a change names what it changes (RFC 9110 §13.1.1, RFC 6585 §3)."""
         etag = request.headers.get("If-Match", "")
         if not etag:
             raise refusal(

@@ -75,7 +75,7 @@ class _Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """As io.RawIOBase. Raises TimeoutError after the deadline."""
+        """Read as io.RawIOBase does. Raises TimeoutError after the deadline."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -110,7 +110,7 @@ class _Handler(WSGIRequestHandler):
         super().run_wsgi()
 
     def send_response(self, code: int, message: str | None = None) -> None:
-        """As http.server does."""
+        """Send a response as http.server does."""
         self._incoming.answered()
         super().send_response(code, message)
 
@@ -131,7 +131,7 @@ class _Server(ThreadedWSGIServer):
 
     @contextmanager
     def waiting(self, incoming: _Incoming) -> Iterator[None]:
-        """Within the block its client is waited for, unless too many come after it: then it is hung up on."""
+        """Wait for its client within the block, unless too many come after it: then hang up on it."""
         with self._lock:
             self._waited_for.add(incoming)
             if len(self._waited_for) > _WAITED_FOR:
@@ -147,7 +147,7 @@ class _Server(ThreadedWSGIServer):
 
 
 def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
-    """A server's side of TLS: this version only. Machines of 2015 speak 1.1, which OpenSSL has at level 0 only."""
+    """Make a server's side of TLS: this version only. Machines of 2015 speak 1.1, which OpenSSL has at level 0 only."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if tls == "1.1":
         server_side.set_ciphers("DEFAULT:@SECLEVEL=0")
@@ -157,7 +157,7 @@ def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
 
 
 def listen(application: Any, address: str, port: int, tls: ssl.SSLContext | None) -> BaseWSGIServer:
-    """A server there, whose `serve_forever` answers."""
+    """Make a server there, whose `serve_forever` answers."""
     server = _Server(address, port, application, _Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

@@ -54,7 +54,7 @@ class Shared:
         return self._protocol.handle(request, path) or self._access.handle(request, path)
 
     def _emulators(self, request: Request, path: str) -> Response:
-        """The emulator's answer; it knows no body that is not called JSON, as that of `curl -d`."""
+        """Return the emulator's answer; it knows no body that is not called JSON, as that of `curl -d`."""
         environ = {**request.environ, "CONTENT_TYPE": "application/json"}
         answer = Response.from_app(self._application, environ, buffered=True)
         body = answer.get_json(silent=True)

@@ -62,14 +62,14 @@ class State:
         return f"{ROOT}/Systems/{self.uuid}"
 
     def inside(self, path: str) -> str:
-        """A path of ours as the emulator's."""
+        """Translate a path of ours to the emulator's."""
         for mine, theirs in ((self.system, self.inner_system), (self.manager, f"{ROOT}/Managers/{self.uuid}")):
             if path == mine or path.startswith(f"{mine}/"):
                 return theirs + path[len(mine) :]
         return path
 
     def outside(self, text: str) -> Any:
-        """A document of the emulator's as ours: its paths, and only the machine that is ours."""
+        """Translate a document of the emulator's to ours: its paths, and only the machine that is ours."""
         text = text.replace(self.inner_system, self.system).replace(f"{ROOT}/Managers/{self.uuid}", self.manager)
         return _only(json.loads(text), (self.system, self.manager))
 
@@ -83,7 +83,7 @@ class State:
         return reply
 
     def etag(self, body: Any) -> str:
-        """The entity tag of a document; empty when the BMC has none."""
+        """Return the entity tag of a document; empty when the BMC has none."""
         if not self.profile.etag:
             return ""
         plain = json.dumps(body, sort_keys=True).encode()
@@ -92,7 +92,7 @@ class State:
 
 
 def _only(body: Any, mine: tuple[str, ...]) -> Any:
-    """The document without links to other machines and their BMCs."""
+    """Return the document without links to other machines and their BMCs."""
     if isinstance(body, list):
         return [_only(item, mine) for item in body if not _foreign(item, mine)]
     if not isinstance(body, dict):
@@ -110,7 +110,7 @@ def _foreign(item: Any, mine: tuple[str, ...]) -> bool:
 
 
 def payload(request: Request) -> dict[str, Any]:
-    """The request's JSON object. Raises Refusal when there is none."""
+    """Return the request's JSON object. Raises Refusal when there is none."""
     # By whatever type it is called: `curl -d` names none of its own.
     body = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):

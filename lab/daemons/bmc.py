@@ -105,7 +105,7 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         return ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
 
     def set_power_state(self, identity: str, state: str) -> None:
-        """As sushy-tools does; a machine that is switched on starts from what was asked for once."""
+        """Switch it as sushy-tools does; a machine that is switched on starts from what was asked for once."""
         state = "ForceRestart" if state == "PowerCycle" else state
         is_on, known = self.get_power_state(identity) == "On", self.uuid(identity)
         target, once = self._asked.get(known, ("", False))
@@ -128,25 +128,26 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         return self._tree(identity).find("os/loader[@secure='yes']") is not None
 
     def get_bios(self, identity: str) -> dict[str, str]:
-        """None: those of sushy-tools are words in the domain's metadata that nothing follows."""
+        """Raise NotSupportedError: the attributes of sushy-tools are words in the domain's metadata that nothing
+        follows."""
         raise error.NotSupportedError(f"{identity} has no attributes of its firmware")
 
     def set_bios(self, identity: str, _attributes: object = None) -> None:
-        """None, as above."""
+        """Raise NotSupportedError, as above."""
         self.get_bios(identity)
 
     reset_bios = set_bios
 
     def get_processors(self, identity: str) -> list[dict[str, str]]:
-        """As sushy-tools has them, and with the key by which its template makes their paths."""
+        """List them as sushy-tools does, with the key by which its template makes their paths."""
         return [{**processor, "Id": processor["id"]} for processor in super().get_processors(identity)]
 
     def disks(self, identity: str) -> list[Disk]:
-        """Its disks."""
+        """Return its disks."""
         return disks_of(self._tree(identity))
 
     def get_simple_storage_collection(self, identity: str) -> dict[str, dict[str, Any]]:
-        """The same, by their buses; sushy-tools lists volumes of libvirt's pools alone."""
+        """List its disks by their buses; sushy-tools lists volumes of libvirt's pools alone."""
         return simple(self.disks(identity))
 
     @contextmanager
@@ -177,8 +178,8 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         settle(domain_tree)
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
-        """As sushy-tools does, or not at all; the pool's links to earlier images go. A new image takes over the place
-        of one that was set first for good, not of what is to be first once."""
+        """Change the medium as sushy-tools does, or not at all; the pool's links to earlier images go. A new image
+        takes over the place of one that was set first for good, not of what is to be first once."""
         known = self.uuid(identity)
         asked = self._asked.get(known)
         if asked is not None and asked[1]:

@@ -19,7 +19,7 @@ SERVICES = ("registry", "bmc", "ntp", "http")
 
 
 def records(topology: Topology) -> list[tuple[str, str]]:
-    """All (name, address) pairs but the wildcard. The first name of an address is the one in its PTR record."""
+    """Return all (name, address) pairs but the wildcard. The first name of an address is the one in its PTR record."""
     domain = topology.cluster_domain
     out = [(f"{node.name}.{domain}", text) for node in topology.nodes for text in topology.known_addresses(node)]
     for name in ("api", "api-int"):
@@ -36,7 +36,7 @@ IPXE_BIOS, IPXE_UEFI = "undionly.kpxe", "ipxe.efi"
 
 
 def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
-    """The text of dnsmasq.conf."""
+    """Return the text of dnsmasq.conf."""
     topology = layout.topology
     networks = topology.all_networks
     # Link-local addresses come with the first cable.
@@ -119,7 +119,7 @@ def san_tag(node: NodeSpec) -> str:
 
 
 def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
-    """The DHCP options and router advertisements of a network; `bridge` is its tag too."""
+    """Return the DHCP options and router advertisements of a network; `bridge` is its tag too."""
     tag = f"tag:{bridge}"
     for subnet in network.subnets:
         is_ipv6 = subnet.version == 6
@@ -159,8 +159,8 @@ def _options(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
 
 
 def _reservations(topology: Topology) -> Iterator[str]:
-    """A line for each NIC and network that leases: the NIC's addresses there, and the machine's name. Of two IPv4
-    addresses in a line dnsmasq forgets the first; of two lines it takes that of the network that is asked in."""
+    """Return a line for each NIC and network that leases: the NIC's addresses there, and the machine's name. Of two
+    IPv4 addresses in a line dnsmasq forgets the first; of two lines it takes that of the network that is asked in."""
     for node in topology.nodes:
         for link in topology.links(node):
             leased: dict[str, list[str]] = {}

@@ -157,8 +157,8 @@ async def _while_wanted(work: Coroutine[Any, Any, None], unwanted: Callable[[], 
 
 
 def file_below(root: Path, path: str) -> Path:
-    """The file in `root` that a URL's path names, or that a link there leads to which the lab itself has made. Raises
-    ImageFetchError for any other."""
+    """Return the file in `root` that a URL's path names, or that a link there leads to which the lab itself has made.
+    Raises ImageFetchError for any other."""
     top = os.path.realpath(root)
     refusal = ImageFetchError(f"{path}: the server has no such file", 400)
     try:
@@ -185,8 +185,8 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def _version(url: str, headers: Mapping[str, str]) -> str:
-    """A name for this version of an image, the same for no other; empty when the headers do not tell versions apart
-    (RFC 9110 §8.8.1): a weak tag does not, nor does the time of a change within the second of the answer."""
+    """Return a name for this version of an image, the same for no other; empty when the headers do not tell versions
+    apart (RFC 9110 §8.8.1): a weak tag does not, nor does the time of a change within the second of the answer."""
     tag, changed = headers.get("ETag", ""), headers.get("Last-Modified", "")
     if not tag or tag.startswith("W/"):
         try:
@@ -216,7 +216,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def _get_device(self, identity: str, device: str) -> dict[str, Any]:
-        """The books on a drive; only machines that there are have some."""
+        """Return the books on a drive; only machines that there are have some."""
         found: dict[str, Any] = super()._get_device(_uuid(identity), device)
         return found
 
@@ -293,7 +293,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         return str(books.get("_local_file") or "")
 
     def _verify(self, drive: dict[str, Any]) -> ssl.SSLContext | bool:
-        """As aiohttp wants it. Unless a client asks for it, servers are not verified, as BMCs do not."""
+        """Return aiohttp's `ssl`. Unless a client asks for it, servers are not verified, as BMCs do not."""
         if not drive.get("Verify") or "Certificate" not in drive:
             return bool(drive.get("Verify"))
         try:
@@ -310,7 +310,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
 
 
 def _uuid(identity: str) -> str:
-    """The UUID of a machine that is named either way."""
+    """Return the UUID of a machine that is named either way."""
     try:
         uuid: str = _emulator.systems.uuid(identity)
     except error.AliasAccessError as alias:

@@ -49,17 +49,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def target_name(node: NodeSpec) -> str:
-    """The target that has a machine's disk."""
+    """Return the target that has a machine's disk."""
     return f"{_AUTHORITY}:{node.name}"
 
 
 def initiator_name(node: NodeSpec) -> str:
-    """The machine's own name."""
+    """Return the machine's own name."""
     return f"{_AUTHORITY}.initiator:{node.name}"
 
 
 def root_paths(layout: Layout, node: NodeSpec) -> tuple[str, ...]:
-    """A machine's disk as RFC 4173 §5 writes it, by each of its portals."""
+    """Return a machine's disk as RFC 4173 §5 writes it, by each of its portals."""
     links = layout.topology.iscsi_links(node)
     return tuple(
         f"iscsi:{link.network.own4}:::{_LUN}:{target_name(node)}" for link in links if link.network is not None

@@ -171,7 +171,7 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
             yield result
 
     def of_suite(message: str) -> _Result:
-        return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, message))
+        return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, shortened(message, MESSAGE)))
 
     names, nameless = Counter[str](), 0
     for child in element:
@@ -189,11 +189,11 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
             yield from noted(_suite(child, (*place, name if names[name] == 1 else f"{name}#{names[name]}")))
         elif child.tag in ("error", "failure"):
             text = f"{child.get('message') or ''}\n{child.text or ''}".strip()
-            yield from noted([of_suite(shortened(text or child.get("type") or child.tag, MESSAGE))])
+            yield from noted([of_suite(text or child.get("type") or child.tag)])
         elif child.tag not in _OF_SUITE:
             yield of_suite(f"<{child.tag}> is nothing that JUnit has in a suite")
         elif child.tag == "system-err" and element.find(".//testcase") is None and (child.text or "").strip():
-            yield of_suite(shortened((child.text or "").strip(), MESSAGE))
+            yield of_suite((child.text or "").strip())
     if why := _contradiction(element, shown) or _stated(element).get(Outcome.FAILED):
         yield of_suite(why)
 

@@ -21,7 +21,7 @@ class Access:
     _sessions: dict[str, tuple[str, str, float]] = field(default_factory=dict)  # id: token, user, last use
 
     def check(self, request: Request, path: str) -> None:
-        """Raises Refusal (401) unless the request may pass."""
+        """Raise Refusal (401) unless the request may pass."""
         self._expire()
         if is_open(path) or (request.method == "POST" and path in (_SESSIONS, f"{_SESSIONS}/Members")):
             return

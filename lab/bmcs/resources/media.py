@@ -41,7 +41,7 @@ class Tasks:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, end: Callable[[], Response]) -> Response:
-        """202, with the task that `end` finishes."""
+        """Return 202, with the task that `end` finishes."""
         identity = str(len(self._tasks) + 1)
         self._tasks[identity] = _Task(self.state.clock(), end)
         return self._shown(identity)
@@ -62,7 +62,7 @@ class Tasks:
             self._lock.release()
 
     def _shown(self, identity: str) -> Response:
-        """A task's monitor: 202 while it runs, then what its operation answers."""
+        """Return a task's monitor: 202 while it runs, then what its operation answers."""
         answer = self._tasks[identity].answer
         if answer is not None:
             return Response(answer.get_data(), answer.status_code, dict(answer.headers))
@@ -165,7 +165,7 @@ class Media:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Within the block the machine's drive and these books differ."""
+        """Note that the machine's drive and these books differ within the block."""
         self._latest = change = object()
         self._running.add(change)
         try:
@@ -174,7 +174,7 @@ class Media:
             self._running.discard(change)
 
     def _elsewhere(self, path: str) -> None:
-        """Raises Refusal for the paths where the emulator has drives and this BMC has none."""
+        """Raise Refusal for the paths where the emulator has drives and this BMC has none."""
         if "/VirtualMedia" in path and path.startswith((self.state.system, self.state.manager)):
             raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
 
@@ -188,7 +188,7 @@ class Media:
         }  # fmt: skip
 
     def holds(self, drive: Drive) -> str:
-        """The URL that a drive says that it holds; empty when it says that it is empty."""
+        """Return the URL that a drive says that it holds; empty when it says that it is empty."""
         when, was = self._ejected.get(drive.id, (0.0, ""))
         if was and self.state.clock() - when < self.state.profile.media.stale_seconds:
             return was
@@ -256,7 +256,7 @@ class Media:
         return self._taken(drive, body)
 
     def may(self, url: str) -> None:
-        """Raises Refusal unless this BMC takes an image from that URL."""
+        """Raise Refusal unless this BMC takes an image from that URL."""
         media, scheme = self.state.profile.media, _scheme(url)
         if scheme not in media.schemes:
             raise refusal(
@@ -331,7 +331,8 @@ class Media:
 
     @contextmanager
     def _reset(self) -> Iterator[None]:
-        """The machine starts: what was to be booted once leaves at its second start, and stays if that fails."""
+        """Follow a start of the machine: what was to be booted once leaves at its second start, and stays if that
+        fails."""
         starts = {name: count + 1 for name, count in self._boot_next.items()}
         leaving = [drive for drive in self.state.profile.media.drives if starts.get(drive.id, 0) > 1]
         kept = {drive.id: self._held.get(drive.id, "") for drive in leaving}, dict(self._boot_next), dict(self._ejected)
@@ -349,7 +350,7 @@ class Media:
 
 
 def _checked(drive: Drive, body: dict[str, Any]) -> None:
-    """Raises Refusal for what an insert asks for and this drive does not do: its images cannot be written."""
+    """Raise Refusal for what an insert asks for and this drive does not do: its images cannot be written."""
     scheme = _scheme(str(body.get("Image"))).upper()
     values: dict[str, tuple[Any, ...]] = {
         "Inserted": (True,), "WriteProtected": (True,), "MediaType": drive.types,
@@ -370,7 +371,7 @@ def _checked(drive: Drive, body: dict[str, Any]) -> None:
 
 
 def _scheme(url: str) -> str:
-    """Raises Refusal for what is no URL."""
+    """Raise Refusal for what is no URL."""
     try:
         return urlparse(url).scheme
     except ValueError as error:
@@ -378,12 +379,12 @@ def _scheme(url: str) -> str:
 
 
 def _login(body: dict[str, Any]) -> tuple[str, str] | None:
-    """The account at the image's server."""
+    """Return the account at the image's server."""
     return (body["UserName"], body["Password"]) if body.get("UserName") else None
 
 
 def _mib(url: str, login: tuple[str, str] | None) -> float:
-    """An image's size in MiB; 0 when its server does not tell."""
+    """Return an image's size in MiB; 0 when its server does not tell."""
     try:
         with requests.head(url, timeout=_SIZE_SECONDS, verify=False, auth=login) as answer:
             answer.raise_for_status()

@@ -29,7 +29,7 @@ class Power:
     _ending: threading.Timer | None = None
 
     def unready(self) -> None:
-        """Raises Refusal (503) while the BMC is busy with the last reset."""
+        """Raise Refusal (503) while the BMC is busy with the last reset."""
         power = self.state.profile.power
         left = self._changed + power.unready_seconds - self.state.clock()
         if left > 0:
@@ -210,7 +210,7 @@ class Boot:
 
     @contextmanager
     def _reset(self) -> Iterator[None]:
-        """The machine starts."""
+        """Follow a start of the machine."""
         if self.enabled == "Once":
             self._hand_over(once=True)
         yield

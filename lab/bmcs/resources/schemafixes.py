@@ -27,7 +27,7 @@ class SchemaFixes:
         self._answered: dict[str, bool] = {}
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A document of the emulator's, in its own paths, without what is wrong."""
+        """Return a document of the emulator's, in its own paths, without what is wrong."""
         unknown = _UNKNOWN.get(str(body.get("@odata.type")), ())
         valid = {key: value for key, value in body.items() if key not in unknown}
         return {key: self._value(value) for key, value in _named(valid) if self._leads_somewhere(value)}

@@ -65,7 +65,7 @@ class Machine(Protocol):
         """Pull the plug."""
 
     def cycle(self) -> None:
-        """Off, then on."""
+        """Switch off, then on."""
 
     def shut_down(self) -> None:
         """Press the power button, which its system answers."""
@@ -243,7 +243,8 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         return 0
 
     def _boot_option(self, data: bytes) -> Answer:
-        """A parameter as it was set; the boot flags until they have had their effect, or another changed the order."""
+        """Return a parameter as it was set; the boot flags until they have had their effect, or another changed the
+        order."""
         number = data[0] & 0b0111_1111
         if number not in _PARAMETERS:
             return _NO_PARAMETER
@@ -296,7 +297,7 @@ def serve(config: Config) -> None:
 
 
 def contained(config: Config, name: str) -> tuple[Machine, Boots]:
-    """A container machine and its boot order."""
+    """Return a container machine and its boot order."""
     machine = Machines(Path(config.owner)).machine(name)
     return machine, Boots(
         set=lambda device, once: machine.set_first(device, once=once),
@@ -305,7 +306,7 @@ def contained(config: Config, name: str) -> tuple[Machine, Boots]:
 
 
 def virtual(config: Config, name: str) -> tuple[Machine, Boots]:
-    """A virtual machine and its boot order."""
+    """Return a virtual machine and its boot order."""
     from drivers.libvirt import Hypervisor  # libvirt is costly to load
 
     machine = Hypervisor(config.owner).machine(name)

@@ -30,7 +30,7 @@ class Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has 
     clientpriv = 2
 
     def __new__(cls, *_arguments: Any) -> Session:
-        """A new one for each peer."""
+        """Make another one for each request; pyghmi has one a peer."""
         return object.__new__(cls)
 
     def __init__(self, server: Any, peer: Any, request: bytearray) -> None:

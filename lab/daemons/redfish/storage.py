@@ -34,7 +34,7 @@ class Disk:
 
 
 def disks_of(domain: ElementTree.Element) -> list[Disk]:
-    """The disks of a libvirt domain of this host's."""
+    """Return the disks of a libvirt domain of this host's."""
     return [*_by_libvirt(domain), *_by_arguments(domain)]
 
 
@@ -60,7 +60,7 @@ def _by_arguments(domain: ElementTree.Element) -> Iterator[Disk]:
 
 
 def _size(path: str) -> int | None:
-    """The size of an image or a block device."""
+    """Return the size of an image or a block device."""
     try:
         with open(path, "rb") as image:
             return image.seek(0, 2)
@@ -69,7 +69,7 @@ def _size(path: str) -> int | None:
 
 
 def simple(disks: Iterable[Disk]) -> dict[str, dict[str, Any]]:
-    """The disks by their buses, as sushy-tools' SimpleStorage has them."""
+    """Return the disks by their buses, as sushy-tools' SimpleStorage has them."""
     buses: dict[str, dict[str, Any]] = {}
     for disk in disks:
         bus = buses.setdefault(disk.bus, {"Id": disk.bus, "Name": disk.bus, "DeviceList": []})
@@ -78,7 +78,8 @@ def simple(disks: Iterable[Disk]) -> dict[str, dict[str, Any]]:
 
 
 def document(system: str, disks: Iterable[Disk], path: tuple[str, ...]) -> dict[str, Any] | None:
-    """The document at Storage (an empty path), at a bus or at a drive of a machine; None where there is nothing."""
+    """Make the document at Storage (an empty path), at a bus or at a drive of a machine; None where there is
+    nothing."""
     base = f"{ROOT}/Systems/{system}/Storage"
     buses: dict[str, dict[str, Disk]] = {}
     for disk in disks:

@@ -44,7 +44,7 @@ class Systems(Protocol):
     RESETS: tuple[str, ...]
 
     def uuid(self, identity: str) -> str:
-        """The id of a machine; raises AliasAccessError for another name of it."""
+        """Return the id of a machine; raises AliasAccessError for another name of it."""
 
     def override(self, identity: str) -> tuple[str, bool]:
         """Return its first boot target ("None": as usual), and whether of the next power-on alone."""
@@ -59,13 +59,13 @@ class Systems(Protocol):
         """Tell whether it starts signed code alone."""
 
     def get_power_state(self, identity: str) -> str:
-        """On or Off."""
+        """Return On or Off."""
 
     def set_power_state(self, identity: str, state: str) -> None:
         """Do one of `RESETS`."""
 
     def disks(self, identity: str) -> list[storage.Disk]:
-        """Its disks."""
+        """Return its disks."""
 
 
 def install(app: flask.Flask) -> None:
@@ -266,7 +266,7 @@ def _refused(status: int, text: str) -> Response:
 
 
 def _worded(answer: flask.Response) -> flask.Response:
-    """An error of sushy-tools' own views, in Redfish's form."""
+    """Put an error of sushy-tools' own views into Redfish's form."""
     if answer.status_code < 400:
         return answer
     body = answer.get_json(silent=True)

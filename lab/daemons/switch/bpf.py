@@ -60,8 +60,8 @@ def _send(interface: int) -> bytes:
 
 
 def from_port(legs: Sequence[tuple[int, int]]) -> bytes:
-    """For frames that a machine sends: `legs` are tags (0: none) and the interfaces that lead to these networks. LACP
-    goes to the daemon."""
+    """Make the program for frames that a machine sends: `legs` are tags (0: none) and the interfaces that lead to these
+    networks. LACP goes to the daemon."""
     program = _copy(6, 1) + _field(7, _PROTOCOL) + _unless(7, _SLOW, _end(_UP))
     program += _field(7, _VLAN_PRESENT)
     plain = next((interface for vlan, interface in legs if not vlan), None)
@@ -74,7 +74,8 @@ def from_port(legs: Sequence[tuple[int, int]]) -> bytes:
 
 
 def to_ports(vlan: int, ports: Sequence[int]) -> bytes:
-    """For frames of one network: a tag, and one of the ports, the same for all frames of a connection."""
+    """Make the program for frames of one network: a tag, and one of the ports, the same for all frames of a
+    connection."""
     program = _copy(6, 1)
     if not ports:
         return program + _end(_DROP)
@@ -99,7 +100,8 @@ def _bpf(command: int, attributes: bytes) -> int:
 
 
 def load(program: bytes) -> int:
-    """A descriptor of the program, checked by the kernel. Raises OSError with what the kernel says against it."""
+    """Return a descriptor of the program, checked by the kernel. Raises OSError with what the kernel says against
+    it."""
     code = ctypes.create_string_buffer(program, len(program))
     terms, log = ctypes.create_string_buffer(b"Apache-2.0"), ctypes.create_string_buffer(_LOG_BYTES)
     fields = struct.pack(

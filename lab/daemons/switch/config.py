@@ -27,7 +27,7 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def groups(layout: Layout) -> tuple[Group, ...]:
-    """All groups of a lab."""
+    """Return all groups of a lab."""
     bundles: list[Group] = []
     for node in layout.topology.nodes:
         for link in layout.topology.links(node):

@@ -23,7 +23,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -75,15 +75,14 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Why not; else, of one that begins, the name and the index of the device that takes packets, the NIC's index, and
-    the marks of those that have been there: by this one, and by any of the NIC's."""
+    """An error; else, of a detour that begins, the name and the index of its device, the NIC's index, the mark of
+    packets that have been there, and the last mark of any detour of the NIC's."""
 
     error: str = ""
     name: str = ""
     device: int = 0
     card: int = 0
     mark: int = 0
-    first_mark: int = 0
     last_mark: int = 0
 
 
@@ -162,7 +161,7 @@ class Detour:
                 self._keep(frame, time.monotonic() + seconds)
 
     def _limit(self, frame: bytes, now: float) -> None:
-        """A token bucket."""
+        """Keep the frame for its time by a token bucket."""
         kbit = self._how.kbit
         taken = max(self._taken, now - burst(kbit) / kbit) + len(frame) * 8 / (kbit * 1000)
         if taken - now <= WAIT_MS / 1000:
@@ -177,7 +176,7 @@ class Detour:
         return self._random.random() * 100 < percent
 
     def _spoilt(self, frame: bytes) -> bytes:
-        """With a wrong bit, behind the Ethernet header."""
+        """Return the frame with a wrong bit after the Ethernet header."""
         spoilt = bytearray(frame)
         spoilt[self._random.randrange(_ETHERNET, len(frame))] ^= 1 << self._random.randrange(8)
         return bytes(spoilt)
@@ -211,7 +210,7 @@ class Daemon:
         self._detours: dict[tuple[str, int], Detour] = {}
 
     def serve(self) -> NoReturn:
-        """For ever."""
+        """Answer and pass packets on for ever."""
         self._on(self._server, self._accept)
         looked = 0.0
         while True:
@@ -274,7 +273,6 @@ class Daemon:
             device=detour.device,
             card=detour.card,
             mark=detour.mark,
-            first_mark=detour.mark,
             last_mark=last,
         )
 
@@ -286,18 +284,12 @@ class Daemon:
         return Reply()
 
 
-@contextlib.contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
+def main(path: Path) -> NoReturn:
+    """Serve until it is killed."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        yield server
-
-
-def main(path: Path) -> NoReturn:
-    """Serve until it is killed."""
-    with _listening(path) as server:
         Daemon(server).serve()
 
 

@@ -29,12 +29,12 @@ class Side:
     port_priority: int = 0xFF
 
     def packed(self) -> bytes:
-        """Its bytes in an LACPDU."""
+        """Return its bytes in an LACPDU."""
         return _INFORMATION.pack(self.system_priority, self.system, self.key, self.port_priority, self.port, self.state)
 
     @classmethod
     def of(cls, data: bytes) -> Side:
-        """A side, read from an LACPDU."""
+        """Read a side from an LACPDU."""
         system_priority, system, key, port_priority, port, state = _INFORMATION.unpack(data)
         return cls(system, key, port, state, system_priority=system_priority, port_priority=port_priority)
 
@@ -44,7 +44,7 @@ class Side:
 
 
 def pack(actor: Side, partner: Side) -> bytes:
-    """An LACPDU from its subtype on: actor, partner and collector information, and the end (clause 6.4.2.3)."""
+    """Make an LACPDU from its subtype on: actor, partner and collector information, and the end (clause 6.4.2.3)."""
     data = struct.pack("!BB", 1, 1)
     data += struct.pack("!BB", 1, 20) + actor.packed() + bytes(3)
     data += struct.pack("!BB", 2, 20) + partner.packed() + bytes(3)

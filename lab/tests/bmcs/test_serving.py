@@ -175,6 +175,14 @@ def test_what_is_no_request_is_refused_in_redfishs_form(daemon, number, text):
     assert re.search(r"\d{3}", answer["error"]["@Message.ExtendedInfo"][0]["Message"])
 
 
+def test_a_clients_request_is_noted_once(daemon, number):
+    """Without what a vendor's BMC only asks the emulator."""
+    begun = len(daemon.log())
+    assert daemon.ask(number, "GET", SYSTEMS)[0] == 200
+    noted = [(entry["method"], entry["path"], entry["status"]) for entry in daemon.log()[begun:]]
+    assert noted == [("GET", SYSTEMS, 200)]
+
+
 def test_a_large_body_is_not_noted_whole(daemon):
     begun = len(daemon.log())
     assert daemon.ask(0, "POST", "/redfish/v1/", body=b'{"a": "' + b"x" * 20_000 + b'"}', login=False)[0] == 405
