@@ -375,7 +375,7 @@ def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
     )
     file = layout.root / "ipmi.json"
     write_private(file, msgspec.json.encode(config))
-    return (_python("ipmi", "lab.daemons.ipmi", [str(file)]),)
+    return (_python("ipmi", "lab.daemons.ipmi.bmc", [str(file)]),)
 
 
 def _http(layout: Layout) -> Service:

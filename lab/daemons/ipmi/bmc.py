@@ -1,4 +1,4 @@
-"""Machines' BMCs as IPMI knows them, a UDP port each.
+"""Machines' BMCs as IPMI knows them, a UDP port each: `python -m lab.daemons.ipmi.bmc CONFIG`.
 
 Power, boot device and the serial line (SOL): IPMI 2.0 (RMCP+) with cipher suite 3, as `ipmitool -I lanplus -C 3` speaks
 it. Accounts are those of the Redfish BMC. Handshake, encryption and framing are pyghmi's; its loop is not used, since
@@ -325,3 +325,7 @@ def virtual(config: Config, name: str) -> tuple[Machine, Boots]:
         return machine.from_cd if device is BootDevice.CD else machine.next_device is device
 
     return machine, Boots(put, holds)
+
+
+if __name__ == "__main__":
+    serve(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Config))

@@ -53,7 +53,7 @@ def place(tmp_path, machine):
     )
     (tmp_path / "ipmi.json").write_bytes(msgspec.json.encode(config))
     with owned(machine, tmp_path / "machined.sock"):
-        argv = [sys.executable, "-m", "lab.daemons.ipmi", str(tmp_path / "ipmi.json")]
+        argv = [sys.executable, "-m", "lab.daemons.ipmi.bmc", str(tmp_path / "ipmi.json")]
         with subprocess.Popen(argv) as daemon:
             try:
                 # In /proc/net/udp, ports are hexadecimal.
