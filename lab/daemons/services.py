@@ -204,9 +204,9 @@ def _switch(layout: Layout) -> tuple[Service, ...]:
     groups = switched(layout)
     if not groups:
         return ()
-    file, programs = layout.root / "switch.json", layout.root / "bpf"
+    file = layout.root / "switch.json"
     file.write_bytes(msgspec.json.encode(groups))
-    return (_python("switch", "lab.daemons.switch", [str(file), str(programs)]),)
+    return (_python("switch", "lab.daemons.switch", [str(file)]),)
 
 
 def _impair(layout: Layout) -> Service:
