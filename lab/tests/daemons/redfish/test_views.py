@@ -4,6 +4,7 @@ import logging
 
 import msgspec
 import pytest
+from sushy_tools.error import AliasAccessError
 from werkzeug.test import Client
 
 from drivers.container import Request
@@ -329,6 +330,12 @@ def test_all_links_lead_to_what_they_name(machine):
 def test_another_name_of_a_machine_leads_to_it(machine, below):
     answer = machine.client.open(f"/redfish/v1/Systems/master-0{below}", method="POST" if "Actions" in below else "GET")
     assert (answer.status_code, answer.headers["Location"]) == (307, machine.path + below)
+
+
+def test_a_name_is_no_id_however_it_sorts():
+    memory = Memory(name="0")
+    with pytest.raises(AliasAccessError, match=memory.uuid):
+        Contained(memory).uuid("0")
 
 
 @pytest.mark.parametrize("path", ["", "/Thermal"])
