@@ -16,7 +16,7 @@ _INDEX = re.compile(r"(?<=,bootindex=)\d+")
 
 @dataclass(frozen=True)
 class Place:
-    """A disk, CD or network card: its element, or the argument of QEMU's that adds it."""
+    """A disk, CD or NIC: its element, or the argument of QEMU's that adds it."""
 
     element: ElementTree.Element
     kind: BootDevice
@@ -40,7 +40,7 @@ class Place:
 
     @property
     def is_argument(self) -> bool:
-        """Whether libvirt knows nothing of it: QEMU has no name for it then, by which it could be moved."""
+        """Tell whether libvirt knows nothing of it: QEMU has no name for it then, by which it could be moved."""
         return self.element.tag == _ARG
 
     @property
@@ -56,32 +56,32 @@ class Place:
 
 
 def places(domain: ElementTree.Element) -> list[Place]:
-    """All devices that can be in the boot order."""
-    found = [Place(one, kind) for one in domain.findall("devices/*") if (kind := _kind(one)) is not None]
+    """Return all devices that can be in the boot order."""
+    found = [Place(element, kind) for element in domain.findall("devices/*") if (kind := _kind(element)) is not None]
     return found + [Place(arg, BootDevice.DISK) for arg in domain.iter(_ARG) if _INDEX.search(arg.get("value", ""))]
 
 
 def in_order(found: Iterable[Place]) -> list[Place]:
-    """The devices that are in the boot order, in the order in which they are tried."""
-    return sorted((one for one in found if one.order), key=lambda one: one.order)
+    """Return the devices that are in the boot order, in the order in which they are tried."""
+    return sorted((place for place in found if place.order), key=lambda place: place.order)
 
 
-def behind(found: Iterable[Place]) -> int:
-    """The place after the last of these devices."""
-    return max((one.order for one in found), default=0) + 1
+def next_order(found: Iterable[Place]) -> int:
+    """Return the place after the last of these devices."""
+    return max((place.order for place in found), default=0) + 1
 
 
 def of_kind(found: Sequence[Place], device: BootDevice) -> list[Place]:
-    """The devices of a kind that are in the boot order, else all of the kind. A machine of whose disks none is in the
-    order boots a disk over the network (iSCSI): its disk is then its cards."""
-    kind = [one for one in found if one.kind is device]
-    cards = [one for one in found if one.kind is BootDevice.NETWORK and device is BootDevice.DISK]
+    """Return the devices of a kind that are in the boot order, else all of the kind. A machine of whose disks none is
+    in the order boots a disk over the network (iSCSI): its disk is then its NICs."""
+    kind = [place for place in found if place.kind is device]
+    cards = [place for place in found if place.kind is BootDevice.NETWORK and device is BootDevice.DISK]
     return in_order(kind) or in_order(cards) or kind
 
 
 def put_first(found: Sequence[Place], firsts: Sequence[Place]) -> None:
     """Put these devices first in the boot order; the others that are in it follow in their order."""
-    others = [one for one in in_order(found) if one not in firsts]
+    others = [place for place in in_order(found) if place not in firsts]
     for order, place in enumerate([*firsts, *others], start=1):
         place.put(order)
 

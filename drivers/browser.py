@@ -34,7 +34,7 @@ END_SECONDS = 20.0
 
 
 def spki(certificate: bytes) -> str:
-    """The hash by which Chromium can be told to trust the key of this certificate (PEM), and no other."""
+    """Return the hash by which Chromium can be told to trust the key of this certificate (PEM), and no other."""
     key = x509.load_pem_x509_certificate(certificate).public_key()
     digest = hashes.Hash(hashes.SHA256())
     digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
@@ -102,7 +102,7 @@ class Page:
         return answer["result"].get("value")
 
     def text(self) -> str:
-        """All text that a reader of the page sees."""
+        """Return all text that a reader of the page sees."""
         return str(self.js("document.body.innerText"))
 
     def until(self, expression: str, seconds: float = 60.0) -> Any:
@@ -134,14 +134,14 @@ class Page:
         return str(self.js("document.activeElement.id || document.activeElement.innerText.trim().split('\\n')[0]"))
 
     def picture(self, path: Path) -> bytes:
-        """A PNG of the whole page."""
+        """Take a PNG of the whole page."""
         data = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
         path.write_bytes(data)
         return data
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe with descriptors from 10 on: the shell needs 3 and 4 for Chromium."""
+    """Make a pipe with descriptors from 10 on: the shell needs 3 and 4 for Chromium."""
     ends = os.pipe()
     reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
     for end in ends:
@@ -151,7 +151,7 @@ def _pipe() -> tuple[int, int]:
 
 @contextmanager
 def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log: Path | None = None) -> Iterator[Page]:
-    """A browser with a profile of its own that trusts one certificate (PEM) beyond the system's.
+    """Run a browser with a profile of its own that trusts one certificate (PEM) beyond the system's.
 
     ``prefix``: words before the command, such as those that enter a namespace. ``log``: where it writes (default:
     chromium.log beside the profile).

@@ -64,15 +64,15 @@ class FileConsole:
         self._position = 0
 
     def raw(self) -> bytes:
-        """All bytes so far."""
+        """Return all bytes so far."""
         return self.log.read_bytes() if self.log.exists() else b""
 
     def text(self) -> str:
-        """All text so far, without control sequences."""
+        """Return all text so far, without control sequences."""
         return strip_control(self.raw().decode(errors="replace"))
 
     def tail(self, lines: int = _TAIL_LINES) -> str:
-        """The last lines."""
+        """Return the last lines."""
         return "\n".join(self.text().splitlines()[-lines:])
 
     def mark(self) -> None:
@@ -83,7 +83,8 @@ class FileConsole:
         return self.log.stat().st_size if self.log.exists() else 0
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
-        """See the protocol. The search goes on where the last match ended, so that waits can be written in order."""
+        """Wait as the protocol says. The search goes on where the last match ended, so that waits can be written in
+        order."""
         expression = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + timeout
         seen = -1
@@ -144,7 +145,7 @@ class FileConsole:
 
 
 def _raw_end(raw: str, count: int) -> int:
-    """The offset in `raw` behind its first `count` characters, control sequences not counted."""
+    """Return the offset in `raw` behind its first `count` characters, control sequences not counted."""
     if count == 0:
         return 0
     start = 0
@@ -158,7 +159,7 @@ def _raw_end(raw: str, count: int) -> int:
 
 
 def _unread(line: socket.socket) -> int:
-    """How many bytes the other end of a UNIX socket has not read yet (SIOCOUTQ, unix(7))."""
+    """Count the bytes that the other end of a UNIX socket has not read yet (SIOCOUTQ, unix(7))."""
     count = array.array("i", [0])
     fcntl.ioctl(line, termios.TIOCOUTQ, count)
     return count[0]

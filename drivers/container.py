@@ -34,8 +34,8 @@ Operation = Literal[
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What may be asked of the daemon about one machine, by its name or UUID. `value` is the image's path ("": none),
-    the device to boot from, the card's MAC address, or a percentage of one processor ("": all that it has); `once`
+    """A request to the daemon about one machine, by its name or UUID. `value` is the image's path ("": none),
+    the device to boot from, the NIC's MAC address, or a percentage of one processor ("": all that it has); `once`
     counts for the next power-on only; `up` is for a link."""
 
     op: Operation
@@ -59,7 +59,7 @@ class DiskView(msgspec.Struct, frozen=True, kw_only=True):
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """A machine as the daemon sees it. `running` is whether its init has been started; `pulled` are the MAC addresses
-    of cards without link, `first` what the next power-on tries first."""
+    of NICs without link, `first` what the next power-on tries first."""
 
     name: str
     uuid: str
@@ -99,7 +99,7 @@ class Machines:
         self.path = path
 
     def ask(self, request: Request) -> tuple[View, ...]:
-        """The daemon's answer. Raises ConnectionFailedError, or what the daemon says went wrong."""
+        """Return the daemon's answer. Raises ConnectionFailedError, or what the daemon says went wrong."""
         try:
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(_ANSWER_SECONDS)
@@ -114,14 +114,14 @@ class Machines:
         return reply.machines
 
     def close(self) -> None:
-        """Does nothing: no connection is held open."""
+        """Do nothing: no connection is held open."""
 
     def all(self) -> tuple[View, ...]:
-        """All machines."""
+        """Return all machines."""
         return self.ask(Request(op="list"))
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name or UUID, which need not exist yet."""
+        """Return the machine of that name or UUID, which need not exist yet."""
         return Machine(self, name)
 
 
@@ -138,7 +138,7 @@ class Machine:
         return view
 
     def look(self) -> View:
-        """Its state now."""
+        """Return its state now."""
         return self.ask("look")
 
     @property
@@ -147,7 +147,7 @@ class Machine:
         return self.look().uuid
 
     def state(self) -> PowerState:
-        """Whether it is on."""
+        """Read whether it is on."""
         return PowerState.ON if self.look().on else PowerState.OFF
 
     def on(self) -> None:
@@ -159,7 +159,7 @@ class Machine:
         self.ask("off")
 
     def cycle(self) -> None:
-        """Off, then on."""
+        """Switch off, then on."""
         self.off()
         self.on()
 
@@ -193,12 +193,12 @@ class Machine:
         self.ask("media")
 
     def inserted(self) -> str | None:
-        """The file: URL of the image in the drive."""
+        """Return the file: URL of the image in the drive."""
         media = self.look().media
         return Path(media).as_uri() if media else None
 
     def first(self) -> BootDevice | None:
-        """What the next power-on tries first."""
+        """Return the device that the next power-on tries first."""
         first = self.look().first
         return next((device for device, name in _NAMES.items() if name == first), None)
 
@@ -207,26 +207,26 @@ class Machine:
         self.ask("first", _NAMES[device], once=once)
 
     def png(self) -> bytes:
-        """Raises ScreenshotError: a container has no screen."""
+        """Raise ScreenshotError: a container has no screen."""
         raise ScreenshotError("it is a container and has no screen; look at its console", machine=self.name)
 
     def link(self, mac: str) -> MachineLink:
-        """The cable of the network card with that MAC address."""
+        """Return the cable of the NIC with that MAC address."""
         return MachineLink(self, mac)
 
 
 class MachineLink:
-    """The cable of one network card; implements Link."""
+    """The cable of one NIC; implements Link."""
 
     def __init__(self, machine: Machine, mac: str) -> None:
         self._machine = machine
         self._mac = mac
 
     def is_up(self) -> bool:
-        """Whether it is plugged in."""
+        """Tell whether it is plugged in."""
         view = self._machine.look()
         if self._mac not in view.macs:
-            raise NotFoundError(f"it has no network card {self._mac}", machine=self._machine.name)
+            raise NotFoundError(f"it has no NIC {self._mac}", machine=self._machine.name)
         return self._mac not in view.pulled
 
     def set_up(self, up: bool) -> None:

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a machine, as one tree.
+"""The errors of drivers, as one tree.
 
 DriverError              the machine, or the way to it, failed
 ├── ConnectionFailedError  the hypervisor or the BMC cannot be reached, or refuses access

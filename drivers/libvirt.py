@@ -12,9 +12,8 @@ from xml.etree import ElementTree
 import libvirt
 import libvirt_qemu
 
-from drivers.bootorder import Place, behind, in_order, of_kind, places, put_first, settle
+from drivers.bootorder import Place, in_order, next_order, of_kind, places, put_first, settle
 from drivers.errors import BootError, ConnectionFailedError, DriverError, NotFoundError, PowerError, ScreenshotError
-from drivers.picture import as_png
 from drivers.protocols import BootDevice, PowerState
 
 _POLL_SECONDS = 0.1
@@ -65,11 +64,11 @@ class Hypervisor:
             raise DriverError(f"libvirt rejects the domain: {error}") from error
 
     def machine(self, name: str) -> Machine:
-        """The domain of that name, which need not exist yet."""
+        """Return the domain of that name, which need not exist yet."""
         return Machine(self._connection, name)
 
     def network_xml(self, name: str) -> str:
-        """A network as libvirt sees it."""
+        """Describe a network as libvirt sees it."""
         try:
             xml: str = self._connection.networkLookupByName(name).XMLDesc()
         except libvirt.libvirtError as error:
@@ -105,11 +104,11 @@ class Machine:
         return str(self._domain().UUIDString())
 
     def xml(self, *, live: bool = False) -> str:
-        """The definition for the next cold boot, or (`live`) what runs now; secrets left out."""
+        """Return the definition for the next cold boot, or (`live`) what runs now; secrets left out."""
         return str(self._domain().XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE))
 
     def state(self) -> PowerState:
-        """Whether it runs."""
+        """Read whether it runs."""
         return PowerState.ON if self._domain().isActive() else PowerState.OFF
 
     def _wait(self, wanted: PowerState) -> None:
@@ -148,7 +147,7 @@ class Machine:
         self._wait(PowerState.OFF)
 
     def cycle(self) -> None:
-        """Off, then on."""
+        """Switch off, then on."""
         self.off()
         self.on()
 
@@ -177,11 +176,11 @@ class Machine:
             raise PowerError(f"cannot be resumed: {error}", machine=self.name) from error
 
     def first(self) -> BootDevice | None:
-        """The device with the lowest boot order in the definition for the next cold boot."""
+        """Return the device with the lowest boot order in the definition for the next cold boot."""
         return next((place.kind for place in in_order(places(ElementTree.fromstring(self.xml())))), None)
 
     def set_first(self, device: BootDevice) -> None:
-        """Put this kind of device first in the boot order, the others behind it in their order; an earlier
+        """Put this kind of device first in the boot order, the others next_order it in their order; an earlier
         boot_from_cd_once is forgotten."""
         self.from_cd, self.next_device = False, None
         tree = self._definition()
@@ -218,7 +217,7 @@ class Machine:
 
     @contextmanager
     def chosen(self, serial: str = "") -> Iterator[None]:
-        """For a power-on within the block: that boot tries the disk with this serial number first, or without a number
+        """Have a power-on within the block try the disk with this serial number first, or without a number
         the CD. At all later boots, restarts by the machine itself too, that device is the last. A person would use the
         one-time boot menu of a BIOS. Raises BootError.
 
@@ -234,11 +233,11 @@ class Machine:
     def _put(self, serial: str, *, first: bool) -> None:
         """Give a disk, or the CD, the first or the last place in the boot order of the next cold boot."""
         tree = self._definition()
-        one, others = self._chosen_from(tree, serial)
+        chosen, others = self._chosen_from(tree, serial)
         if first and any(other.order == 1 for other in others):
             for other in others:
                 other.put(other.order + 1)
-        one.put(1 if first else behind(others))
+        chosen.put(1 if first else next_order(others))
         self._define(tree)
 
     def on_once(self, device: BootDevice) -> None:
@@ -263,7 +262,7 @@ class Machine:
         running = places(ElementTree.fromstring(self.xml(live=True)))
         order = [running[usual.index(place)] for place in in_order(usual)]
         order += [place for place in in_order(running) if place not in order]
-        middle, offset = next(((one.order, at) for at, one in enumerate(order) if one.is_argument), (0, -1))
+        middle, offset = next(((place.order, at) for at, place in enumerate(order) if place.is_argument), (0, -1))
         for number, place in enumerate(order):
             if not place.is_argument:
                 self._set_order(place, middle + number - offset)
@@ -272,8 +271,8 @@ class Machine:
         """Put the disk, or the CD, last in the boot order of the running machine; does nothing when it is off."""
         if self.state() is PowerState.OFF:
             return
-        one, others = self._chosen_from(ElementTree.fromstring(self.xml(live=True)), serial)
-        self._set_order(one, behind(others))
+        chosen, others = self._chosen_from(ElementTree.fromstring(self.xml(live=True)), serial)
+        self._set_order(chosen, next_order(others))
 
     def _set_order(self, place: Place, order_index: int) -> None:
         """Give a device of the running machine a place that no other has, from its next reset on."""
@@ -287,17 +286,18 @@ class Machine:
             raise BootError(f"QEMU keeps the boot order: {answer['error'].get('desc')}", machine=self.name)
 
     def _chosen_from(self, tree: ElementTree.Element, serial: str) -> tuple[Place, list[Place]]:
-        """The disk with this serial number or, without one, the CD; and all else that has a place in the boot order."""
+        """Return the disk with this serial number or, without one, the CD; and all else that has a place in the boot
+        order."""
         bootable = in_order(places(tree))
-        fits = (one for one in bootable if (one.serial == serial if serial else one.kind is BootDevice.CD))
-        one = next(fits, None)
-        if one is None:
-            what = f"disk {serial}" if serial else "CD"
-            raise BootError(f"it has no {what} to boot from", machine=self.name)
-        return one, [other for other in bootable if other is not one]
+        fits = (place for place in bootable if (place.serial == serial if serial else place.kind is BootDevice.CD))
+        chosen = next(fits, None)
+        if chosen is None:
+            wanted = f"disk {serial}" if serial else "CD"
+            raise BootError(f"it has no {wanted} to boot from", machine=self.name)
+        return chosen, [other for other in bootable if other is not chosen]
 
     def clock(self) -> int:
-        """How many seconds its hardware's clock is ahead of the host's at the next cold boot, as `set_clock` has it."""
+        """Return the seconds that its hardware clock is ahead of the host's at the next cold boot (see `set_clock`)."""
         clocks = ElementTree.fromstring(self.xml()).findall("clock")
         return sum(int(clock.get("adjustment", "0")) for clock in clocks if clock.get("offset") == "variable")
 
@@ -312,7 +312,7 @@ class Machine:
             raise DriverError(f"libvirt rejects the clock: {error}", machine=self.name) from error
 
     def png(self) -> bytes:
-        """The first screen."""
+        """Take a picture of the first screen, which QEMU makes a PNG (from 7.1 on)."""
         chunks: list[bytes] = []
 
         def take(_stream: object, data: bytes, _opaque: object) -> int:
@@ -326,10 +326,10 @@ class Machine:
             stream.finish()
         except libvirt.libvirtError as error:
             raise ScreenshotError(str(error), machine=self.name) from error
-        return as_png(b"".join(chunks))
+        return b"".join(chunks)
 
     def link(self, mac: str) -> MachineLink:
-        """The cable of the network card with that MAC address."""
+        """Return the cable of the NIC with that MAC address."""
         return MachineLink(self, mac)
 
     def update(self, device_xml: str) -> None:
@@ -343,7 +343,7 @@ class Machine:
 
 
 class MachineLink:
-    """The cable of one network card; implements Link."""
+    """The cable of one NIC; implements Link."""
 
     def __init__(self, machine: Machine, mac: str) -> None:
         self._machine = machine
@@ -355,10 +355,10 @@ class MachineLink:
             mac = interface.find("mac")
             if mac is not None and mac.get("address") == self._mac:
                 return interface
-        raise NotFoundError(f"it has no network card {self._mac}", machine=self._machine.name)
+        raise NotFoundError(f"it has no NIC {self._mac}", machine=self._machine.name)
 
     def is_up(self) -> bool:
-        """Whether it is plugged in."""
+        """Tell whether it is plugged in."""
         link = self._interface().find("link")
         return link is None or link.get("state") != "down"
 

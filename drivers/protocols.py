@@ -1,4 +1,4 @@
-"""What can be done to a machine, in protocols of a few methods each: see docs/writing-a-driver.md."""
+"""The protocols of drivers, of a few methods each: see docs/writing-a-driver.md."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Protocol, runtime_checkable
 
 
 class PowerState(enum.Enum):
-    """Whether a machine runs."""
+    """The two states of a machine's power."""
 
     ON = "on"
     OFF = "off"
 
 
 class BootDevice(enum.Enum):
-    """What a machine tries to boot first."""
+    """The kinds of device that a machine can try first."""
 
     DISK = "disk"
     CD = "cd"
@@ -27,7 +27,7 @@ class Power(Protocol):
     """The power button; the operating system is not asked."""
 
     def state(self) -> PowerState:
-        """Whether the machine runs."""
+        """Read whether the machine runs."""
 
     def on(self) -> None:
         """Power on and return when it runs; nothing when it already does. Raises PowerError."""
@@ -36,7 +36,7 @@ class Power(Protocol):
         """Pull the plug and return when it is off; nothing when it already is. Raises PowerError."""
 
     def cycle(self) -> None:
-        """Off, then on: what was changed while the machine ran takes effect only now."""
+        """Switch off, then on: what was changed while the machine ran takes effect only now."""
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class VirtualMedia(Protocol):
         """Empty the drive; nothing when it is empty. Raises MediaError."""
 
     def inserted(self) -> str | None:
-        """The URL of the image in the drive."""
+        """Return the URL of the image in the drive."""
 
 
 @runtime_checkable
@@ -58,7 +58,7 @@ class Boot(Protocol):
     """The boot order."""
 
     def first(self) -> BootDevice | None:
-        """The device that is tried first; None when it cannot be determined."""
+        """Return the device that is tried first; None when it cannot be determined."""
 
     def set_first(self, device: BootDevice) -> None:
         """Try this device first, the disks after it, from the next cold boot on. Raises BootError."""
@@ -73,7 +73,7 @@ class BootOnce(Protocol):
         BootError."""
 
     def booted(self) -> bool:
-        """Once the machine is on: undo what was to be done once and has been kept; whether it was."""
+        """Undo, once the machine is on, what was to be done once and has been kept; return whether it was."""
 
 
 @runtime_checkable
@@ -81,7 +81,7 @@ class Console(Protocol):
     """The serial line."""
 
     def text(self) -> str:
-        """All output so far, without terminal control sequences."""
+        """Return all output so far, without terminal control sequences."""
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
         """Wait for output that matches, after the last match. Raises ConsoleTimeout.
@@ -98,15 +98,15 @@ class Screenshot(Protocol):
     """The screen."""
 
     def png(self) -> bytes:
-        """What it shows, as a PNG file. Raises ScreenshotError."""
+        """Take a picture of it, as a PNG file. Raises ScreenshotError."""
 
 
 @runtime_checkable
 class Link(Protocol):
-    """The cable of one network card."""
+    """The cable of one NIC."""
 
     def is_up(self) -> bool:
-        """Whether it is plugged in."""
+        """Tell whether it is plugged in."""
 
     def set_up(self, up: bool) -> None:
         """Plug it in or pull it out, at once."""

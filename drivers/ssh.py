@@ -99,7 +99,7 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
 
 
 def _beginning(stream: IO[bytes]) -> tuple[bytes, bool]:
-    """The first bytes of a stream, and whether they are all of it; it is closed then."""
+    """Return the first bytes of a stream, and whether they are all of it; it is closed then."""
     with stream:
         read = stream.read(MOST_BYTES)
         return read, not stream.read(1)
@@ -111,7 +111,8 @@ def _stderr(error: RuntimeError) -> str:
 
 
 def connect(address: str, prefix: Sequence[str], config: Path, *, machine: str = "", timeout: float = 60.0) -> Any:
-    """A testinfra Host for `address`, once it has answered. Raises ConnectionFailedError after `timeout` seconds.
+    """Return a testinfra Host for `address`, once it has answered. Raises ConnectionFailedError after `timeout`
+    seconds.
 
     It is built for each caller: testinfra's own cache would return hosts of machines that no longer exist.
     """

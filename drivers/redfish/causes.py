@@ -1,4 +1,4 @@
-"""What a BMC's refusal means: whether it passes, and its cause in a few words."""
+"""The meaning of a BMC's refusal: whether it passes, and its cause in a few words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST = 300
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may be answered otherwise in a moment."""
+    """Tell whether the same request may be answered otherwise in a moment."""
     if not isinstance(error, sushy.exceptions.HTTPError):
         return False
     text = f"{error} {error.body}"
@@ -28,7 +28,7 @@ def is_transient(error: Exception) -> bool:
 
 
 def cause(error: Exception, waited: float = 0.0) -> str:
-    """An error of sushy's as one short line; `waited` is for how long (in seconds) the BMC was asked again."""
+    """Return an error of sushy's as one short line; `waited` is for how long (in seconds) the BMC was asked again."""
     if isinstance(error, sushy.exceptions.AccessError):
         return f"it refuses the account ({error.status_code})"
     if isinstance(error, sushy.exceptions.HTTPError):
@@ -42,9 +42,9 @@ def cause(error: Exception, waited: float = 0.0) -> str:
 
 
 def _message(error: Any) -> str:
-    """The texts of an error document, else its code."""
+    """Return the texts of an error document, else its code."""
     infos = error.extended_info if isinstance(error.extended_info, list) else [error.extended_info or {}]
-    texts = [str(one["Message"]) for one in infos if isinstance(one, dict) and one.get("Message")]
+    texts = [str(info["Message"]) for info in infos if isinstance(info, dict) and info.get("Message")]
     return _line("; ".join(dict.fromkeys(texts)) or str(error.detail or "") or str(error.code or "no explanation"))
 
 

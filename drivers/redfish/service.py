@@ -33,11 +33,11 @@ class Runner(Protocol):
     """Runs a callable where the BMC can be reached: another network namespace, or just here."""
 
     def __call__(self, function: Callable[[], T], /) -> T:
-        """What the callable returns; its exceptions pass."""
+        """Return the callable's value; its exceptions pass."""
 
 
 def here(function: Callable[[], T], /) -> T:
-    """A Runner that just calls the function."""
+    """Call the function here, as a Runner."""
     return function()
 
 
@@ -99,7 +99,7 @@ class Endpoint:
         self._answer = answer
 
     def _open(self) -> Any:
-        """The service root, with basic authentication, or with a session where that is refused."""
+        """Log into the service root, with basic authentication, or with a session where that is refused."""
         if self._root is None:
             self._root = self._login(auth.BasicAuth)
             try:
@@ -119,10 +119,10 @@ class Endpoint:
         account = way(username=self._user, password=self._password)
         return sushy.Sushy(self.url, auth=account, connector=self._connector(), verify=self._verify)
 
-    def call(self, action: Callable[[Any], T], what: str, machine: str = "") -> T:
-        """What `action(service root)` returns, with sushy's errors turned into ours. While the BMC says that it is not
-        ready, it is asked again for `patience` seconds. Each error is one line with the machine, the BMC's address and
-        the cause."""
+    def call(self, action: Callable[[Any], T], purpose: str, machine: str = "") -> T:
+        """Return the value of `action(service root)`, with sushy's errors turned into ours. While the BMC says that it
+        is not ready, it is asked again for `patience` seconds. Each error is one line with the machine, the BMC's
+        address and the cause."""
 
         def attempt() -> T:
             begin = time.monotonic()
@@ -136,11 +136,11 @@ class Endpoint:
                         continue
                     kind = _kind(error)
                     text = causes.cause(error, waited)
-                    raise kind(f"BMC {self.address}: {what}: {text}", machine=machine) from error
+                    raise kind(f"BMC {self.address}: {purpose}: {text}", machine=machine) from error
                 except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
                     # sushy takes documents as they come.
                     text = f"its answer is no Redfish document: {type(error).__name__}: {error}"
-                    raise DriverError(f"BMC {self.address}: {what}: {text}", machine=machine) from error
+                    raise DriverError(f"BMC {self.address}: {purpose}: {text}", machine=machine) from error
 
         return self.run(attempt)
 
@@ -159,7 +159,7 @@ class Endpoint:
             time.sleep(POLL_SECONDS)
 
     def systems(self) -> list[str]:
-        """The ids of all systems that the service manages."""
+        """Return the ids of all systems that the service manages."""
 
         def read(root: Any) -> list[str]:
             collection = root.get_system_collection()

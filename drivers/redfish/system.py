@@ -28,7 +28,7 @@ class Service(Endpoint):
     """One Redfish service and the machines behind it."""
 
     def system(self, identity: str, name: str = "") -> System:
-        """The system with that id, or the only one that there is for an empty id; `name` is for messages."""
+        """Return the system with that id, or the only one that there is for an empty id; `name` is for messages."""
         return System(self, identity, name or identity)
 
 
@@ -40,12 +40,12 @@ class System:
         self.identity = identity
         self.name = name
 
-    def _call(self, action: Callable[[Any], T], what: str) -> T:
+    def _call(self, action: Callable[[Any], T], purpose: str) -> T:
         def on_system(root: Any) -> T:
             path = f"/redfish/v1/Systems/{self.identity}" if self.identity else None
             return action(root.get_system(path))
 
-        return self._service.call(on_system, what, self.name)
+        return self._service.call(on_system, purpose, self.name)
 
     def _problem(self, text: str) -> str:
         return f"BMC {self._service.address}: {text}"
@@ -53,7 +53,7 @@ class System:
     # -- power -----------------------------------------------------------------------------------------------------
 
     def state(self) -> PowerState:
-        """Whether it runs."""
+        """Read whether it runs."""
         value = self._call(lambda system: system.power_state, "read the power state")
         return PowerState.ON if value in (sushy.POWER_STATE_ON, sushy.POWER_STATE_POWERING_ON) else PowerState.OFF
 
@@ -83,7 +83,7 @@ class System:
     # -- media -----------------------------------------------------------------------------------------------------
 
     def inserted(self) -> str | None:
-        """The URL of the image in the drive."""
+        """Return the URL of the image in the drive."""
         return self._call(
             lambda system: media.inserted_url(media.drives(self._service, system)), "read the virtual CD drive"
         )
@@ -109,7 +109,7 @@ class System:
     # -- boot ------------------------------------------------------------------------------------------------------
 
     def first(self) -> BootDevice | None:
-        """The boot target that the BMC reports."""
+        """Return the boot target that the BMC reports."""
         return _SEEN.get(self._call(lambda system: system.boot.target, "read the boot target"))
 
     def set_first(self, device: BootDevice) -> None:

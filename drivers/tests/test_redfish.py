@@ -1,4 +1,4 @@
-"""What answers at a BMC's address and is none: one line, whatever it says."""
+"""Strangers at a BMC's address: one line, whatever they say."""
 
 import itertools
 import threading

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import Profile
 from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.fujitsu import Fujitsu
@@ -16,11 +15,11 @@ from lab.bmcs.resources.power import Boot, Power
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, read_body, received, refusal
+from lab.bmcs.web import Inner, Refusal, Request, Response, document, read_body, received, refusal
 
 
 class Front:
-    """The BMC of the machine of that name. `account` tells whether a user's password is right, `log` is told of every
+    """The BMC of the machine of that name. `account` tells whether a user's password is right, `log` gets every
     request with its answer and the seconds that it took; `restarts` as in State."""
 
     def __init__(
@@ -70,7 +69,7 @@ class Front:
         return self._tagged(request, self._through(request, path))
 
     def _through(self, request: Request, path: str) -> Response:
-        """The emulator's answer, in this BMC's words."""
+        """Return the emulator's answer in this BMC's words."""
         sent = request.get_json(silent=True) if request.method in ("POST", "PATCH", "PUT") else None
         reply = self.state.inner.ask(request.method, self.state.inside(path) or "/", sent)
         if reply.status in (307, 308):
@@ -113,7 +112,7 @@ class Front:
         return response
 
     def _matched(self, request: Request, path: str) -> None:
-        """Raises Refusal unless a change names what it changes (RFC 9110 §13.1.1, RFC 6585 §3)."""
+        """Raise Refusal unless a change names what it changes (RFC 9110 §13.1.1, RFC 6585 §3)."""
         etag = request.headers.get("If-Match", "")
         if not etag:
             raise refusal(

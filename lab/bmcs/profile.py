@@ -101,18 +101,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @cache
 def profiles() -> dict[str, Profile]:
-    """All profiles by name."""
+    """Return all profiles by name."""
     return msgspec.convert(yamltext.load(_FILE.read_bytes()), dict[str, Profile])
 
 
 def profile(name: str) -> Profile:
-    """The profile of that name."""
+    """Return the profile of that name."""
     return profiles()[name]
 
 
 @cache
 def working() -> tuple[str, ...]:
-    """The profiles through which a machine can be installed: BMCs of machines of their own, with media that hold what
-    they say."""
+    """Return the profiles through which a machine can be installed: BMCs of machines of their own, with media that hold
+    what they say."""
     every = profiles().items()
-    return tuple(name for name, one in every if one.system and one.media.at != "none" and not one.media.lies)
+    return tuple(name for name, each in every if each.system and each.media.at != "none" and not each.media.lies)

@@ -37,7 +37,7 @@ _connection: ContextVar[socket.socket | None] = ContextVar("connection", default
 
 
 def client_gone() -> bool:
-    """Whether the client of the request that this thread answers has hung up; one that is nobody's has no client."""
+    """Tell whether the client of this thread's request has hung up; a request of nobody's has no client."""
     connection = _connection.get()
     if connection is None:
         return False
@@ -48,7 +48,7 @@ def client_gone() -> bool:
 
 @contextmanager
 def unattended() -> Iterator[None]:
-    """What this thread does within the block is done whether or not its client stays."""
+    """Do the block whether or not this thread's client stays."""
     token = _connection.set(None)
     try:
         yield
@@ -57,7 +57,7 @@ def unattended() -> Iterator[None]:
 
 
 class _Incoming(io.RawIOBase):
-    """What a client sends, until a deadline. The first read includes the handshake."""
+    """The bytes that a client sends until a deadline. The first read includes the handshake."""
 
     def __init__(self, connection: socket.socket, server: _Server) -> None:
         self.connection = connection
@@ -75,7 +75,7 @@ class _Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """As io.RawIOBase. Raises TimeoutError after the deadline."""
+        """Read as io.RawIOBase does. Raises TimeoutError after the deadline."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -110,7 +110,7 @@ class _Handler(WSGIRequestHandler):
         super().run_wsgi()
 
     def send_response(self, code: int, message: str | None = None) -> None:
-        """As http.server does."""
+        """Send a response as http.server does."""
         self._incoming.answered()
         super().send_response(code, message)
 
@@ -131,11 +131,11 @@ class _Server(ThreadedWSGIServer):
 
     @contextmanager
     def waiting(self, incoming: _Incoming) -> Iterator[None]:
-        """Within the block its client is waited for, unless too many come after it: then it is hung up on."""
+        """Wait for its client within the block, unless too many come after it: then hang up on it."""
         with self._lock:
             self._waited_for.add(incoming)
             if len(self._waited_for) > _WAITED_FOR:
-                oldest = min(self._waited_for, key=lambda one: one.begin)
+                oldest = min(self._waited_for, key=lambda incoming: incoming.begin)
                 self._waited_for.remove(oldest)
                 # The socket's own: that of TLS changes what its thread is reading from.
                 socket.socket.shutdown(oldest.connection, socket.SHUT_RDWR)
@@ -147,7 +147,7 @@ class _Server(ThreadedWSGIServer):
 
 
 def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
-    """A server's side of TLS: this version only. Machines of 2015 speak 1.1, which OpenSSL has at level 0 only."""
+    """Make a server's side of TLS: this version only. Machines of 2015 speak 1.1, which OpenSSL has at level 0 only."""
     server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if tls == "1.1":
         server_side.set_ciphers("DEFAULT:@SECLEVEL=0")
@@ -157,7 +157,7 @@ def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
 
 
 def listen(application: Any, address: str, port: int, tls: ssl.SSLContext | None) -> BaseWSGIServer:
-    """A server there, whose `serve_forever` answers."""
+    """Make a server there, whose `serve_forever` answers."""
     server = _Server(address, port, application, _Handler)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)

@@ -6,18 +6,17 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import profile
 from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.protocol import Protocol
 from lab.bmcs.resources.schemafixes import SchemaFixes
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Inner, Request, Response, document, read_body, received
+from lab.bmcs.web import Inner, Refusal, Request, Response, document, read_body, received
 
 
 class Shared:
     """The emulator with sessions, the well-known documents and links that lead somewhere. `account` and `clock` as in
-    State; `log` is told of every request that the emulator does not see, with its answer and its seconds."""
+    State; `log` gets every request that the emulator does not see, with its answer and its seconds."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class Shared:
         return self._protocol.handle(request, path) or self._access.handle(request, path)
 
     def _emulators(self, request: Request, path: str) -> Response:
-        """The emulator's answer; it knows no body that is not called JSON, as that of `curl -d`."""
+        """Return the emulator's answer; it knows no body that is not called JSON, as that of `curl -d`."""
         environ = {**request.environ, "CONTENT_TYPE": "application/json"}
         answer = Response.from_app(self._application, environ, buffered=True)
         body = answer.get_json(silent=True)

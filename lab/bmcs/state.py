@@ -1,4 +1,4 @@
-"""What the parts of one BMC share."""
+"""The state that the parts of one BMC share."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ class State:
         return f"{ROOT}/Systems/{self.uuid}"
 
     def inside(self, path: str) -> str:
-        """A path of ours as the emulator's."""
+        """Translate a path of ours to the emulator's."""
         for mine, theirs in ((self.system, self.inner_system), (self.manager, f"{ROOT}/Managers/{self.uuid}")):
             if path == mine or path.startswith(f"{mine}/"):
                 return theirs + path[len(mine) :]
         return path
 
     def outside(self, text: str) -> Any:
-        """A document of the emulator's as ours: its paths, and only the machine that is ours."""
+        """Translate a document of the emulator's to ours: its paths, and only the machine that is ours."""
         text = text.replace(self.inner_system, self.system).replace(f"{ROOT}/Managers/{self.uuid}", self.manager)
         return _only(json.loads(text), (self.system, self.manager))
 
@@ -77,13 +77,13 @@ class State:
         """Ask the emulator for a path of the machine's (`/VirtualMedia/Cd`). Raises Refusal with its error."""
         reply = self.inner.ask(method, self.inner_system + path, body)
         if reply.status >= 400:
-            told = (reply.body or {}).get("error") or {}
-            code, message = told.get("code", "Base.1.8.GeneralError"), told.get("message") or reply.text[:300]
+            failure = (reply.body or {}).get("error") or {}
+            code, message = failure.get("code", "Base.1.8.GeneralError"), failure.get("message") or reply.text[:300]
             raise refusal(reply.status, code, str(message))
         return reply
 
     def etag(self, body: Any) -> str:
-        """The entity tag of a document; empty when the BMC has none."""
+        """Return the entity tag of a document; empty when the BMC has none."""
         if not self.profile.etag:
             return ""
         plain = json.dumps(body, sort_keys=True).encode()
@@ -92,9 +92,9 @@ class State:
 
 
 def _only(body: Any, mine: tuple[str, ...]) -> Any:
-    """The document without links to other machines and their BMCs."""
+    """Return the document without links to other machines and their BMCs."""
     if isinstance(body, list):
-        return [_only(one, mine) for one in body if not _foreign(one, mine)]
+        return [_only(item, mine) for item in body if not _foreign(item, mine)]
     if not isinstance(body, dict):
         return body
     own = {key: _only(value, mine) for key, value in body.items()}
@@ -103,14 +103,14 @@ def _only(body: Any, mine: tuple[str, ...]) -> Any:
     return own
 
 
-def _foreign(one: Any, mine: tuple[str, ...]) -> bool:
-    link = one.get("@odata.id", "") if isinstance(one, dict) else ""
+def _foreign(item: Any, mine: tuple[str, ...]) -> bool:
+    link = item.get("@odata.id", "") if isinstance(item, dict) else ""
     folders = (f"{ROOT}/Systems/", f"{ROOT}/Managers/")
     return link.startswith(folders) and not any(link == path or link.startswith(f"{path}/") for path in mine)
 
 
 def payload(request: Request) -> dict[str, Any]:
-    """The request's JSON object. Raises Refusal when there is none."""
+    """Return the request's JSON object. Raises Refusal when there is none."""
     # By whatever type it is called: `curl -d` names none of its own.
     body = request.get_json(force=True, silent=True)
     if not isinstance(body, dict):

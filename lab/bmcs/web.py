@@ -15,10 +15,11 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
-from lab.bmcs.errors import Refusal
+from lab.errors import LabError
 
 __all__ = [
-    "Inner", "Reply", "Request", "Response", "document", "no_content", "read_body", "received", "refusal", "shown_body",
+    "Inner", "Refusal", "Reply", "Request", "Response", "document", "no_content", "read_body", "received", "refusal",
+    "shown_body",
 ]  # fmt: skip
 
 _JSON = "application/json"
@@ -27,9 +28,17 @@ _LARGEST, _DEEPEST, _SHOWN = 1 << 20, 64, 16 << 10
 _BODY = "node0.body"
 
 
+class Refusal(LabError):
+    """The early end of a request, with its answer."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
 @dataclass(frozen=True)
 class Reply:
-    """What the emulator answered; `body` is decoded JSON, or None when there was none."""
+    """The emulator's answer; `body` is decoded JSON, or None when there was none."""
 
     status: int
     body: Any = field(repr=False)  # what a client has set may be in it, and in the text
@@ -45,7 +54,7 @@ class Inner:
         self._client = Client(application, Response)
 
     def ask(self, method: str, path: str, body: object = None) -> Reply:
-        """One request."""
+        """Make one request."""
         # A request's path comes decoded.
         answer = self._client.open(quote(path), method=method, json=body)
         text = answer.get_data(as_text=True)
@@ -57,7 +66,7 @@ class Inner:
 
 
 def received(environ: Mapping[str, Any]) -> Request:
-    """The request; HEAD is GET, of whose answer the server sends no body (RFC 9110 §9.3.2)."""
+    """Return the request; HEAD is GET, of whose answer the server sends no body (RFC 9110 §9.3.2)."""
     method = environ["REQUEST_METHOD"]
     return Request({**environ, "REQUEST_METHOD": "GET" if method == "HEAD" else method})
 
@@ -86,7 +95,7 @@ def read_body(environ: dict[str, Any]) -> None:
 
 
 def shown_body(request: Request) -> Any:
-    """The JSON that a request brought; None when there is none, or nobody has read it."""
+    """Return the JSON that a request brought; None when there is none, or nobody has read it."""
     body: bytes = request.environ.get(_BODY, b"")
     if len(body) > _SHOWN:
         return f"{len(body)} bytes"
@@ -97,18 +106,19 @@ def shown_body(request: Request) -> Any:
 
 
 def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
-    """A resource; names of headers with _ for -."""
+    """Return a resource; names of headers with _ for -."""
     own = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(json.dumps(body), status, {"OData-Version": "4.0", **own}, content_type=_JSON)
 
 
 def no_content() -> Response:
-    """An answer without a body (204)."""
+    """Return an answer without a body (204)."""
     return Response("", 204, {"OData-Version": "4.0"})
 
 
 def refusal(status: int, code: str, message: str, *related: str, headers: Mapping[str, str] | None = None) -> Refusal:
-    """An error with its message's id (`Base.1.8.PropertyMissing`), its text and the properties that it is about."""
+    """Return an error with its message's id (`Base.1.8.PropertyMissing`), its text and the properties that it is
+    about."""
     info = {
         "@odata.type": "#Message.v1_1_1.Message",
         "MessageId": code,

@@ -37,7 +37,7 @@ def _section(name: str, addresses: tuple[str, ...], port: int, check: str, *, se
 
 
 def haproxy_config(topology: Topology) -> str:
-    """The text of haproxy.cfg."""
+    """Return the text of haproxy.cfg."""
 
     def at(nodes: tuple[NodeSpec, ...], port: int) -> list[str]:
         return [f"{node.name} {bracketed(node.ip)}:{port}" for node in nodes]

@@ -40,16 +40,15 @@ from sushy_tools.emulator import auth_basic
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
-from drivers.bootorder import Place, behind, in_order, of_kind, places, settle
+from drivers.bootorder import Place, in_order, next_order, of_kind, places, settle
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
 from installer.common.redact import redact
-from lab.bmcs.errors import Refusal
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.serving import context, listen, serve
 from lab.bmcs.shared import Shared
-from lab.bmcs.web import Request, Response, read_body, shown_body
+from lab.bmcs.web import Refusal, Request, Response, read_body, shown_body
 from lab.daemons import containers
 from lab.daemons.images import share_media
 from lab.daemons.redfish import views
@@ -73,7 +72,7 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         self.set_override(identity, boot_source)
 
     def get_boot_device(self, identity: str) -> str:
-        """What is tried first at the next power-on."""
+        """Return the target that is tried first at the next power-on."""
         target, _ = self.override(identity)
         return "Hdd" if target == "None" else target
 
@@ -89,8 +88,8 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         self._asked[known] = (target, False)
 
     def override(self, identity: str) -> tuple[str, bool]:
-        """What is tried first at the next power-on ("None": what is usual), and whether then alone. What was asked for
-        here counts as long as the machine's order is still that: IPMI and the lab change it too."""
+        """Return the first target of the next power-on ("None": the usual), and whether of that one alone. The last
+        request here counts as long as the machine's order is still that: IPMI and the lab change it too."""
         found = self._places(identity)
         tried = in_order(found)
         firsts = [name for name, kind in _DEVICES.items() if tried and tried[0] in of_kind(found, kind)]
@@ -106,7 +105,7 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         return ElementTree.fromstring(self.get_xml_desc(self._get_domain(identity)))
 
     def set_power_state(self, identity: str, state: str) -> None:
-        """As sushy-tools does; a machine that is switched on starts from what was asked for once."""
+        """Switch it as sushy-tools does; a machine that is switched on starts from what was asked for once."""
         state = "ForceRestart" if state == "PowerCycle" else state
         is_on, known = self.get_power_state(identity) == "On", self.uuid(identity)
         target, once = self._asked.get(known, ("", False))
@@ -123,31 +122,32 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         return "UEFI" if self._tree(identity).find("os/loader[@type='pflash']") is not None else "Legacy"
 
     def get_secure_boot(self, identity: str) -> bool:
-        """Whether its firmware has keys and starts signed code alone."""
+        """Tell whether its firmware has keys and starts signed code alone."""
         if self.get_boot_mode(identity) == "Legacy":
             raise error.NotSupportedError("a BIOS has no secure boot")
         return self._tree(identity).find("os/loader[@secure='yes']") is not None
 
     def get_bios(self, identity: str) -> dict[str, str]:
-        """None: those of sushy-tools are words in the domain's metadata that nothing follows."""
+        """Raise NotSupportedError: the attributes of sushy-tools are words in the domain's metadata that nothing
+        follows."""
         raise error.NotSupportedError(f"{identity} has no attributes of its firmware")
 
     def set_bios(self, identity: str, _attributes: object = None) -> None:
-        """None, as above."""
+        """Raise NotSupportedError, as above."""
         self.get_bios(identity)
 
     reset_bios = set_bios
 
     def get_processors(self, identity: str) -> list[dict[str, str]]:
-        """As sushy-tools has them, and with the key by which its template makes their paths."""
-        return [{**one, "Id": one["id"]} for one in super().get_processors(identity)]
+        """List them as sushy-tools does, with the key by which its template makes their paths."""
+        return [{**processor, "Id": processor["id"]} for processor in super().get_processors(identity)]
 
     def disks(self, identity: str) -> list[Disk]:
-        """Its disks."""
+        """Return its disks."""
         return disks_of(self._tree(identity))
 
     def get_simple_storage_collection(self, identity: str) -> dict[str, dict[str, Any]]:
-        """The same, by their buses; sushy-tools lists volumes of libvirt's pools alone."""
+        """List its disks by their buses; sushy-tools lists volumes of libvirt's pools alone."""
         return simple(self.disks(identity))
 
     @contextmanager
@@ -172,14 +172,14 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
         devices = domain_tree.find("devices")
         # EDK II boots from nothing that has no place where something has one.
         found = places(domain_tree)
-        added = next(one for one in found if one.element is devices.findall("disk")[-1])
+        added = next(place for place in found if place.element is devices.findall("disk")[-1])
         if not added.order:
-            added.put(behind(found))
+            added.put(next_order(found))
         settle(domain_tree)
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
-        """As sushy-tools does, or not at all; the pool's links to earlier images go. A new image takes over the place
-        of one that was set first for good, not of what is to be first once."""
+        """Change the medium as sushy-tools does, or not at all; the pool's links to earlier images go. A new image
+        takes over the place of one that was set first for good, not of what is to be first once."""
         known = self.uuid(identity)
         asked = self._asked.get(known)
         if asked is not None and asked[1]:
@@ -252,7 +252,7 @@ def log_requests(app: flask.Flask, log: RequestLog) -> None:
 
 
 def accounts(file: str) -> Callable[[str, str], bool]:
-    """Whether a user's password is the one of that htpasswd file."""
+    """Make the check of a user's password against that htpasswd file."""
 
     def account(user: str, password: str) -> bool:
         try:

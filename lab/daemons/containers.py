@@ -33,7 +33,7 @@ _RESETS: dict[str, Operation] = {
 
 @contextmanager
 def as_fishy() -> Iterator[None]:
-    """The driver's errors, raised as the emulator's own."""
+    """Raise the driver's errors as the emulator's own."""
     try:
         yield
     except NotFoundError as failure:
@@ -88,18 +88,18 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
             return [machine.uuid for machine in self._machines.all()]
 
     def uuid(self, identity: str) -> str:
-        """The UUID of a machine named either way."""
+        """Return the UUID of a machine named either way."""
         view = self._look(identity)
         if identity != view.uuid:
             raise error.AliasAccessError(view.uuid)
         return view.uuid
 
     def name(self, identity: str) -> str:
-        """Its name."""
+        """Return its name."""
         return self._look(identity).name
 
     def get_power_state(self, identity: str) -> str:
-        """On or Off."""
+        """Return On or Off."""
         return "On" if self._look(identity).on else "Off"
 
     def set_power_state(self, identity: str, state: str) -> None:
@@ -108,7 +108,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
             self._machine(identity).ask(_RESETS[state])
 
     def get_boot_device(self, identity: str) -> str:
-        """What is tried first."""
+        """Return the target that is tried first."""
         first = self._look(identity).first
         return next(name for name, device in _BOOT.items() if device == first)
 
@@ -117,7 +117,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         self.set_override(identity, boot_source)
 
     def override(self, identity: str) -> tuple[str, bool]:
-        """What is to be tried first ("None": as usual), and whether once."""
+        """Return the target to try first ("None": as usual), and whether once."""
         view = self._look(identity)
         usual = view.first == "hd" and not view.once and view.uuid not in self._disk_first
         return "None" if usual else self.get_boot_device(identity), view.once
@@ -133,38 +133,38 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         return "UEFI" if self._look(identity).firmware == "uefi" else "Legacy"
 
     def disks(self, identity: str) -> list[Disk]:
-        """Its disks."""
+        """Return its disks."""
         return [
             Disk(
-                one.target,
-                one.bus,
-                one.size,
-                serial=one.serial,
-                maker=one.vendor,
-                model=one.model,
-                rotational=one.rotational,
+                disk.target,
+                disk.bus,
+                disk.size,
+                serial=disk.serial,
+                maker=disk.vendor,
+                model=disk.model,
+                rotational=disk.rotational,
             )
-            for one in self._look(identity).disks
+            for disk in self._look(identity).disks
         ]
 
     def get_simple_storage_collection(self, identity: str) -> dict[str, dict[str, Any]]:
-        """The same, by their buses."""
+        """List its disks by their buses."""
         return simple(self.disks(identity))
 
     def get_total_memory(self, identity: str) -> int:
-        """In GiB."""
+        """Return its memory in GiB."""
         return self._look(identity).memory_mib // 1024
 
     def get_total_cpus(self, identity: str) -> int:
-        """Virtual CPUs."""
+        """Return the number of its virtual CPUs."""
         return self._look(identity).vcpus
 
     def get_nics(self, identity: str) -> list[dict[str, Any]]:
-        """Its cards by their MAC addresses."""
+        """Return its NICs by their MAC addresses."""
         return [{"id": mac, "mac": mac} for mac in self._look(identity).macs]
 
     def get_boot_image(self, identity: str, device: str) -> tuple[str | None, bool, bool]:
-        """The image in the drive, that it is write-protected, and whether there is one."""
+        """Return the image in the drive, that it is write-protected, and whether there is one."""
         media = self._look(identity).media if device == "Cd" else ""
         return media or None, True, bool(media)
 

@@ -96,8 +96,8 @@ def main(file: Path) -> None:
     """Hold the devices and answer requests, until killed."""
     config = msgspec.json.decode(file.read_bytes(), type=Config)
     with contextlib.ExitStack() as stack:
-        for one in config.disks:
-            failing.hold(one, stack)
+        for disk in config.disks:
+            failing.hold(disk, stack)
         Path(config.socket).unlink(missing_ok=True)
         server = stack.enter_context(socket.socket(socket.AF_UNIX))
         server.bind(config.socket)

@@ -19,7 +19,7 @@ SERVICES = ("registry", "bmc", "ntp", "http")
 
 
 def records(topology: Topology) -> list[tuple[str, str]]:
-    """All (name, address) pairs but the wildcard. The first name of an address is the one in its PTR record."""
+    """Return all (name, address) pairs but the wildcard. The first name of an address is the one in its PTR record."""
     domain = topology.cluster_domain
     out = [(f"{node.name}.{domain}", text) for node in topology.nodes for text in topology.known_addresses(node)]
     for name in ("api", "api-int"):
@@ -36,13 +36,13 @@ IPXE_BIOS, IPXE_UEFI = "undionly.kpxe", "ipxe.efi"
 
 
 def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
-    """The text of dnsmasq.conf."""
+    """Return the text of dnsmasq.conf."""
     topology = layout.topology
     networks = topology.all_networks
     # Link-local addresses come with the first cable.
-    dynamic = any(one.dhcpv6 or one.router_advertisements for one in networks)
+    dynamic = any(network.dhcpv6 or network.router_advertisements for network in networks)
     lines = [
-        *(f"interface={layout.bridge(one)}" for one in networks),
+        *(f"interface={layout.bridge(network)}" for network in networks),
         "except-interface=lo",
         "bind-dynamic" if dynamic else "bind-interfaces",
         "user=root",
@@ -58,9 +58,9 @@ def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
     ]
     lines += [f"host-record={name},{address}" for name, address in records(topology)]
     lines += [f"address=/apps.{topology.cluster_domain}/{address}" for address in topology.ingress_addresses]
-    if dynamic or any(_leased(topology, one) for one in networks):
+    if dynamic or any(_leased(topology, network) for network in networks):
         lines += [f"dhcp-leasefile={leases}", "dhcp-authoritative", "log-dhcp", f"domain={topology.cluster_domain}"]
-        lines += [line for one in networks for line in _leases(layout.bridge(one), one, topology)]
+        lines += [line for network in networks for line in _leases(layout.bridge(network), network, topology)]
         lines += _reservations(topology)
         lines += _boots(layout)
         lines += _attachments(layout)
@@ -68,12 +68,12 @@ def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
 
 
 def _leased(topology: Topology, network: Network) -> bool:
-    """Whether the lab leases IPv4 addresses in a network."""
+    """Tell whether the lab leases IPv4 addresses in a network."""
     return network.dhcp or topology.boots_in(network)
 
 
 def _boots(layout: Layout) -> Iterator[str]:
-    """What firmware is told to boot.
+    """Name the boot loaders of each kind of firmware.
 
     A firmware's PXE gets iPXE by TFTP; iPXE, which says so (option 175, ipxe.org/howto/dhcpd), gets the script. UEFI's
     HTTP boot takes an answer only from who calls itself HTTPClient too (UEFI specification 2.10, chapter 24.7.3).
@@ -94,8 +94,8 @@ def _boots(layout: Layout) -> Iterator[str]:
 
 
 def _attachments(layout: Layout) -> Iterator[str]:
-    """What iPXE attaches for machines with an iSCSI disk (ipxe.org/howto/dhcpd): the disk, which stays attached when it
-    cannot be booted from (option 175.8), and the machine's own name."""
+    """Have iPXE attach the iSCSI disks of machines (ipxe.org/howto/dhcpd), by the machine's own name; a disk stays
+    attached when it cannot be booted from (option 175.8)."""
     scripts = {node.name: iscsi.script_name(node) for node in layout.topology.nodes}
     for node in layout.topology.nodes:
         if not node.portals:
@@ -114,12 +114,12 @@ def _attachments(layout: Layout) -> Iterator[str]:
 
 
 def san_tag(node: NodeSpec) -> str:
-    """What dnsmasq knows a machine with an iSCSI disk by."""
+    """Make the tag by which dnsmasq knows a machine with an iSCSI disk."""
     return f"san-{node.name}"
 
 
 def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
-    """The DHCP options and router advertisements of a network; `bridge` is its tag too."""
+    """Return the DHCP options and router advertisements of a network; `bridge` is its tag too."""
     tag = f"tag:{bridge}"
     for subnet in network.subnets:
         is_ipv6 = subnet.version == 6
@@ -159,15 +159,15 @@ def _options(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
 
 
 def _reservations(topology: Topology) -> Iterator[str]:
-    """A line for each card and network that leases: the card's addresses there, and the machine's name. Of two IPv4
-    addresses in a line dnsmasq forgets the first; of two lines it takes that of the network that is asked in."""
+    """Return a line for each NIC and network that leases: the NIC's addresses there, and the machine's name. Of two
+    IPv4 addresses in a line dnsmasq forgets the first; of two lines it takes that of the network that is asked in."""
     for node in topology.nodes:
         for link in topology.links(node):
             leased: dict[str, list[str]] = {}
             for text, network in link.addresses:
                 if network.dhcpv6 if ":" in text else _leased(topology, network):
                     leased.setdefault(network.name, []).append(f"[{text}]" if ":" in text else text)
-            # A bond may have any of its cards' addresses.
+            # A bond may have any of its NICs' addresses.
             macs = [*(nic.mac for nic in link.nics), *link.clones]
             tags = [f"set:{san_tag(node)}"] if link in topology.iscsi_links(node) else []
             for addresses in leased.values():

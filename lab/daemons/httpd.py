@@ -37,7 +37,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.connection.sendfile(source)
 
     def do_GET(self) -> None:
-        """A file, or the part of it that a Range header asks for (RFC 9110 §14.2; one range only)."""
+        """Send a file, or the part of it that a Range header asks for (RFC 9110 §14.2; one range only)."""
         wanted = _RANGE.fullmatch(self.headers.get("Range", ""))
         path = self.translate_path(self.path)
         if wanted is None or not os.path.isfile(path):

@@ -46,7 +46,7 @@ class Images:
     `secure`, lies below `root`; `shares` are directories by the URLs of network shares, which no server answers for."""
 
     def __init__(self, url: str, root: Path, shares: Mapping[str, Path] | None = None, secure: str = "") -> None:
-        self._own = tuple(f"{one}/" for one in (url, secure) if one)
+        self._own = tuple(f"{root_url}/" for root_url in (url, secure) if root_url)
         self._root = root
         self._shares = shares or {}
         self._folder = Path(tempfile.gettempdir()) / "images"
@@ -123,7 +123,7 @@ class Images:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _store(self, answer: aiohttp.ClientResponse, version: str, target: Path) -> None:
-        """Write a download to `target`, whole or not at all, and keep it if its version can be told."""
+        """Write a download to `target`, whole or not at all, and keep it if its version can be identified."""
         with tempfile.NamedTemporaryFile(dir=target.parent) as part:
             size = 0
             async for piece in answer.content.iter_chunked(_CHUNK):
@@ -157,8 +157,8 @@ async def _while_wanted(work: Coroutine[Any, Any, None], unwanted: Callable[[], 
 
 
 def file_below(root: Path, path: str) -> Path:
-    """The file in `root` that a URL's path names, or that a link there leads to which the lab itself has made. Raises
-    ImageFetchError for any other."""
+    """Return the file in `root` that a URL's path names, or that a link there leads to which the lab itself has made.
+    Raises ImageFetchError for any other."""
     top = os.path.realpath(root)
     refusal = ImageFetchError(f"{path}: the server has no such file", 400)
     try:
@@ -185,8 +185,8 @@ def _linked(source: Path, target: Path) -> bool:
 
 
 def _version(url: str, headers: Mapping[str, str]) -> str:
-    """A name for this version of an image, the same for no other; empty when the headers do not tell versions apart
-    (RFC 9110 §8.8.1): a weak tag does not, nor does the time of a change within the second of the answer."""
+    """Return a name for this version of an image, the same for no other; empty when the headers do not tell versions
+    apart (RFC 9110 §8.8.1): a weak tag does not, nor does the time of a change within the second of the answer."""
     tag, changed = headers.get("ETag", ""), headers.get("Last-Modified", "")
     if not tag or tag.startswith("W/"):
         try:
@@ -204,7 +204,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
 
     def __init__(self, config: Any, logger: logging.Logger) -> None:
         super().__init__(config, logger)
-        shares = (one.split("=", 1) for one in config.get("NODE0_SHARES", ()))  # URL=directory, without spaces
+        shares = (share.split("=", 1) for share in config.get("NODE0_SHARES", ()))  # URL=directory, without spaces
         self._images = Images(
             config["NODE0_HTTP_URL"],
             Path(config["NODE0_HTTP_ROOT"]),
@@ -216,12 +216,12 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def _get_device(self, identity: str, device: str) -> dict[str, Any]:
-        """The books on a drive; only machines that there are have some."""
+        """Return the books on a drive; only machines that there are have some."""
         found: dict[str, Any] = super()._get_device(_uuid(identity), device)
         return found
 
     def get_device_image_info(self, identity: str, device: str) -> Any:
-        """What is in a drive: nothing, if it is no longer in the machine's."""
+        """Look into a drive: it is empty once the machine's is."""
         info = super().get_device_image_info(identity, device)
         if info.inserted and not _emulator.systems.get_boot_image(_uuid(identity), device)[0]:
             return vmedia.DeviceInfo("", "", False, False, "", "", info.verify)
@@ -293,7 +293,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         return str(books.get("_local_file") or "")
 
     def _verify(self, drive: dict[str, Any]) -> ssl.SSLContext | bool:
-        """As aiohttp wants it. Unless a client asks for it, servers are not verified, as BMCs do not."""
+        """Return aiohttp's `ssl`. Unless a client asks for it, servers are not verified, as BMCs do not."""
         if not drive.get("Verify") or "Certificate" not in drive:
             return bool(drive.get("Verify"))
         try:
@@ -310,7 +310,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
 
 
 def _uuid(identity: str) -> str:
-    """The UUID of a machine that is named either way."""
+    """Return the UUID of a machine that is named either way."""
     try:
         uuid: str = _emulator.systems.uuid(identity)
     except error.AliasAccessError as alias:

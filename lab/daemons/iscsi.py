@@ -1,6 +1,6 @@
 """The lab's iSCSI target: tgtd, which runs in user space, with a target for each machine that has such a disk.
 
-``python -m lab.daemons.iscsi CONFIG`` runs it until it ends. A machine's card learns by DHCP what to attach
+``python -m lab.daemons.iscsi CONFIG`` runs it until it ends. A machine's NIC learns by DHCP what to attach
 (lab.daemons.dns), and keeps it attached where nothing is on it yet, so that the firmware goes on to the next medium,
 whose system finds it in the firmware's table (iBFT).
 """
@@ -49,17 +49,17 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def target_name(node: NodeSpec) -> str:
-    """The target that has a machine's disk."""
+    """Return the target that has a machine's disk."""
     return f"{_AUTHORITY}:{node.name}"
 
 
 def initiator_name(node: NodeSpec) -> str:
-    """The machine's own name."""
+    """Return the machine's own name."""
     return f"{_AUTHORITY}.initiator:{node.name}"
 
 
 def root_paths(layout: Layout, node: NodeSpec) -> tuple[str, ...]:
-    """A machine's disk as RFC 4173 §5 writes it, by each of its portals."""
+    """Return a machine's disk as RFC 4173 §5 writes it, by each of its portals."""
     links = layout.topology.iscsi_links(node)
     return tuple(
         f"iscsi:{link.network.own4}:::{_LUN}:{target_name(node)}" for link in links if link.network is not None
@@ -67,23 +67,23 @@ def root_paths(layout: Layout, node: NodeSpec) -> tuple[str, ...]:
 
 
 def script(layout: Layout, node: NodeSpec) -> str:
-    """What a machine's iPXE does where there are several portals, for which DHCP has no words: each card gets its
-    address, and the disk is attached by all of them."""
+    """Write the script of a machine's iPXE where there are several portals, for which DHCP has no words: each NIC gets
+    its address, and the disk is attached by all of them."""
     lines = ["#!ipxe", f"set initiator-iqn {initiator_name(node)}"]
     macs = [link.mac for link in layout.topology.iscsi_links(node)]
-    # iPXE counts cards in its own way.
+    # iPXE counts NICs in its own way.
     numbers = range(len(node.all_nics))
     lines += [f"iseq ${{net{number}/mac}} {mac} && dhcp net{number} ||" for number in numbers for mac in macs]
     return "\n".join([*lines, f"sanboot --keep {' '.join(root_paths(layout, node))} || exit 1"]) + "\n"
 
 
 def script_name(node: NodeSpec) -> str:
-    """Where TFTP has that script; empty for a machine that needs none."""
+    """Name that script as TFTP has it; empty for a machine that needs none."""
     return f"{node.name}.ipxe" if len(node.portals) > 1 else ""
 
 
 def config(layout: Layout) -> Config | None:
-    """What the lab's target serves; None where no machine has such a disk."""
+    """Describe the disks of the lab's target; None where no machine has such a disk."""
     nodes = [node for node in layout.topology.nodes if node.portals]
     if not nodes:
         return None

@@ -60,27 +60,27 @@ class Credentials(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` made: the plan, and the credentials that the lab's user needs."""
+    """The plan that `prepare` made, and the credentials that the lab's user needs."""
 
     plan: Plan
     credentials: Credentials
 
 
 def pull_secret(layout: Layout, credentials: Credentials) -> str:
-    """The lab registry's credentials as dockerconfigjson text."""
+    """Return the lab registry's credentials as dockerconfigjson text."""
     pair = f"{credentials.registry_user}:{credentials.registry_password}".encode()
     return json.dumps({"auths": {layout.registry: {"auth": base64.b64encode(pair).decode()}}})
 
 
 def tang_servers(layout: Layout) -> str:
-    """The lab's Tang server as `diskEncryption` names servers (JSON text); empty for a lab without one."""
+    """Return the lab's Tang server as `diskEncryption` names servers (JSON text); empty for a lab without one."""
     if not layout.topology.tang:
         return ""
     return json.dumps([{"url": layout.tang_url, "thumbprint": tang_thumbprint(layout.tang)}])
 
 
 def bmc_access(layout: Layout, credentials: Credentials, node: NodeSpec, uuid: str) -> BmcAccess:
-    """How to reach the BMC of a node, which the hypervisor calls `uuid`."""
+    """Give the address and account of the BMC of a node, which the hypervisor calls `uuid`."""
     kind = layout.topology.bmc_of(node)
     system = uuid if kind == "lab" else profile(kind).system
     return BmcAccess(
@@ -132,7 +132,8 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         id=lab_id,
         state=str(layout.root),
         bridges=tuple(
-            Bridge(layout.bridge(one), topology.lab_addresses(one), one.mtu) for one in topology.all_networks
+            Bridge(layout.bridge(network), topology.lab_addresses(network), network.mtu)
+            for network in topology.all_networks
         ),
         mounts=_mounts(layout),
         services=services,
@@ -183,14 +184,14 @@ def _libvirtd(layout: Layout) -> Service:
 
 
 def machined(layout: Layout, lab_id: str) -> Service:
-    """The daemon that owns container machines."""
+    """Describe the daemon that owns container machines."""
     arguments = [str(layout.machines), str(layout.machined), lab_id]
     ready = Ready("unix", str(layout.machined))
     return _python("machined", "lab.machines.container.machined", arguments, ready=ready)
 
 
 def _failing(layout: Layout) -> tuple[Service, ...]:
-    """What holds the devices of disks that can fail, where there are any."""
+    """Describe the holder of the devices of disks that can fail, where there are any."""
     places = failing.places(layout)
     if not places:
         return ()
@@ -201,23 +202,23 @@ def _failing(layout: Layout) -> tuple[Service, ...]:
 
 
 def _switch(layout: Layout) -> tuple[Service, ...]:
-    """The switch, where there is anything for it to do."""
+    """Describe the switch, where there is anything for it to do."""
     groups = switched(layout)
     if not groups:
         return ()
-    file, programs = layout.root / "switch.json", layout.root / "bpf"
+    file = layout.root / "switch.json"
     file.write_bytes(msgspec.json.encode(groups))
-    return (_python("switch", "lab.daemons.switch", [str(file), str(programs)]),)
+    return (_python("switch", "lab.daemons.switch", [str(file)]),)
 
 
 def _impair(layout: Layout) -> Service:
-    """What delays, doubles and spoils packets, for the faults that do."""
+    """Describe the daemon that delays, doubles and corrupts packets for faults."""
     ready = Ready("unix", str(layout.impair))
     return _python("impair", "lab.daemons.switch.impair", [str(layout.impair)], ready=ready, by_request=True)
 
 
 def _rogue(layout: Layout) -> Service:
-    """The second DHCP server, for the fault that has one."""
+    """Describe the second DHCP server, for the fault that has one."""
     ready = Ready("unix", str(layout.rogue_socket))
     return _python("rogue-dhcp", "lab.daemons.switch.rogue", [str(layout.rogue)], ready=ready, by_request=True)
 
@@ -308,7 +309,7 @@ def _tang(layout: Layout) -> Service:
 
 
 def _iscsi(layout: Layout) -> tuple[Service, ...]:
-    """The target of iSCSI disks, where a machine has one."""
+    """Describe the target of iSCSI disks, where a machine has one."""
     served = iscsi.config(layout)
     if served is None:
         return ()
@@ -376,11 +377,11 @@ def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
     )
     file = layout.root / "ipmi.json"
     write_private(file, msgspec.json.encode(config))
-    return (_python("ipmi", "lab.daemons.ipmi", [str(file)]),)
+    return (_python("ipmi", "lab.daemons.ipmi.bmc", [str(file)]),)
 
 
 def _http(layout: Layout) -> Service:
-    """The server of boot media; by HTTPS too where a BMC reads nothing else."""
+    """Describe the server of boot media; by HTTPS too where a BMC reads nothing else."""
     words = [str(layout.www), layout.topology.gateway, str(HTTP_PORT)]
     if any("http" not in profile(layout.topology.bmc_of(node)).media.schemes for node in layout.topology.nodes):
         words += [str(HTTPS_PORT), str(layout.root / "server.crt"), str(layout.root / "server.key")]
@@ -396,7 +397,7 @@ def _python(
     by_request: bool = False,
     env: dict[str, str] | None = None,
 ) -> Service:
-    """A service that is a module of this package, run by this interpreter."""
+    """Describe a service that is a module of this package, run by this interpreter."""
     argv = (sys.executable, "-m", module, *arguments)
     own = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
     return Service(name=name, argv=argv, ready=ready, env=own | (env or {}), by_request=by_request)

@@ -1,35 +1,28 @@
 """Small programs for the kernel's packet path: what is dropped, or turned aside, of what a network card sends or gets.
 
 The kernel of a lab's host may lack sch_netem and act_gact; cls_bpf it needs for neither. A program is a list of eBPF
-instructions (Documentation/bpf/standardization/instruction-set.rst), loaded by bpf(2) and attached by pyroute2.
+instructions, as those of the lab's switch (lab.daemons.switch.bpf).
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import struct
 from collections.abc import Iterable
 
+from lab.daemons.switch.bpf import ALL, INGRESS, load
+from lab.daemons.switch.bpf import instruction as _instruction
 from lab.errors import LabError
 from lab.faults.values import Way
 
-# x86-64 and arm64 (asm/unistd.h); bpf(2): BPF_PROG_LOAD, BPF_PROG_TYPE_SCHED_CLS.
-_SYSCALL = {"x86_64": 321, "aarch64": 280}
-_PROG_LOAD, _SCHED_CLS = 5, 3
 # linux/pkt_cls.h: TC_ACT_UNSPEC, on to the next program, and TC_ACT_SHOT; linux/bpf.h: bpf_get_prandom_u32,
 # bpf_ktime_get_ns, bpf_redirect.
 _NEXT, _SHOT, _RANDOM, _CLOCK, _REDIRECT = -1, 2, 7, 5, 23
-# linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS), and INGRESS; linux/if_ether.h: ETH_P_ALL.
-_EGRESS, _INGRESS, _ALL = 0xFFFFFFF3, 0xFFFFFFF2, 3
+# linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS).
+_EGRESS = 0xFFFFFFF3
 # linux/bpf.h: BPF_F_INGRESS of bpf_redirect.
 _AS_RECEIVED = 1
 # struct __sk_buff begins with the packet's length, which includes the Ethernet header; its mark is the third word.
 _ETHERNET, _MARK = 14, 8
-
-
-def _instruction(code: int, *, dst: int = 0, src: int = 0, offset: int = 0, value: int = 0) -> bytes:
-    return struct.pack("<BBhI", code, dst | src << 4, offset, value & 0xFFFFFFFF)
 
 
 def _drop_if(compare: int, value: int) -> Iterable[bytes]:
@@ -120,24 +113,8 @@ def as_received(interface: int, mark: int) -> bytes:
     return program + _instruction(0x85, value=_REDIRECT) + _instruction(0x95)
 
 
-def _load(program: bytes) -> int:
-    """Return a file descriptor of the program. Raises LabError when the kernel does not take it."""
-    instructions = ctypes.create_string_buffer(program, len(program))
-    words = ctypes.create_string_buffer(b"GPL\0")
-    addresses = (ctypes.addressof(instructions), ctypes.addressof(words))
-    attributes = struct.pack("<IIQQ24x", _SCHED_CLS, len(program) // 8, *addresses)  # and no log
-    number = _SYSCALL.get(os.uname().machine)
-    if number is None:
-        raise LabError(f"faults of packets are not known for {os.uname().machine}")
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = int(libc.syscall(number, _PROG_LOAD, attributes, len(attributes)))
-    if fd < 0:
-        raise LabError(f"the kernel refuses a packet program: {os.strerror(ctypes.get_errno())}")
-    return fd
-
-
 def _parent(way: Way) -> int:
-    return _EGRESS if way == "to" else _INGRESS
+    return _EGRESS if way == "to" else INGRESS
 
 
 def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
@@ -146,7 +123,10 @@ def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
     from pyroute2 import IPRoute  # 0.14 s of each command, of which few have a fault of packets
     from pyroute2.netlink.exceptions import NetlinkError
 
-    fd = _load(program)
+    try:
+        fd = load(program)
+    except OSError as error:
+        raise LabError(f"the kernel refuses a packet program: {error.strerror}") from error
     try:
         with IPRoute() as route:
             [index] = route.link_lookup(ifname=device) or [0]
@@ -158,7 +138,7 @@ def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
                 if error.code != 17:  # EEXIST: another fault's
                     raise
             route.tc(
-                "add-filter", "bpf", index, priority, parent=_parent(way), prio=priority, protocol=_ALL, fd=fd,
+                "add-filter", "bpf", index, priority, parent=_parent(way), prio=priority, protocol=ALL, fd=fd,
                 name="fault", direct_action=True, **{"class": 1},
             )  # fmt: skip
     except NetlinkError as error:
@@ -179,7 +159,7 @@ def detach(device: str, priority: int, way: Way = "to") -> None:
         if not indexes:
             return
         try:
-            route.tc("del-filter", "bpf", indexes[0], 0, parent=_parent(way), prio=priority, protocol=_ALL)
+            route.tc("del-filter", "bpf", indexes[0], 0, parent=_parent(way), prio=priority, protocol=ALL)
         except NetlinkError as error:
             if error.code not in (2, 22):  # ENOENT, EINVAL: none is there any more
                 raise LabError(f"{device}: {error}") from error

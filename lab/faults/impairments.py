@@ -152,7 +152,7 @@ def _turn_aside(lab: RunningLab, ports: Sequence[str], place: int, how: Impairme
             begun.callback(_let_pass, lab, [port], place, way)
             if way == "from":
                 attach(lab, [reply.name], bpf.as_received(reply.card, reply.mark), _PROGRAM, way="from")
-            marks = range(reply.first_mark, reply.last_mark + 1)
+            marks = range(reply.mark, reply.last_mark + 1)
             attach(lab, [port], bpf.aside(reply.device, marks), _PROGRAM + at, way=way)
         begun.pop_all()
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
@@ -95,12 +96,27 @@ def hurried(bmc_profile: Profile, factor: float) -> Profile:
     """Return the profile with all its durations multiplied."""
 
     def shorter(part: Any) -> Any:
-        names = [field.name for field in msgspec.structs.fields(part) if field.name.endswith("_seconds")]
+        names = [field_info.name for field_info in msgspec.structs.fields(part) if field_info.name.endswith("_seconds")]
         return msgspec.structs.replace(part, **{name: getattr(part, name) * factor for name in names})
 
     return msgspec.structs.replace(
         bmc_profile, media=shorter(bmc_profile.media), power=shorter(bmc_profile.power), boot=shorter(bmc_profile.boot)
     )
+
+
+class Clock:
+    """A clock in place of the module `time`, for BMCs and their clients: sleeping takes no time, and advances it."""
+
+    def __init__(self) -> None:
+        self._slept = 0.0
+
+    def monotonic(self) -> float:
+        """Seconds, those slept among them."""
+        return time.monotonic() + self._slept
+
+    def sleep(self, seconds: float) -> None:
+        """Be later by that."""
+        self._slept += seconds
 
 
 @contextmanager
@@ -151,10 +167,16 @@ class Running:
 
 @contextmanager
 def running(
-    name: str, folder: Path, changed: Profile | None = None, *, encrypted: bool = True, restarts: bool = True
+    name: str,
+    folder: Path,
+    changed: Profile | None = None,
+    *,
+    encrypted: bool = True,
+    restarts: bool = True,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Running]:
-    """Provide a BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one,
-    `restarts` as in lab.bmcs.state.
+    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one, `restarts` and
+    `clock` as in lab.bmcs.state.
 
     One that is not `encrypted` speaks HTTP: of a request's processor time over TLS a good part is its handshake.
     """
@@ -174,9 +196,9 @@ def running(
             statuses.append(response.status_code)
 
         front = (
-            Front(bmc_profile, machine.name, application, account, restarts=restarts, log=log)
+            Front(bmc_profile, machine.name, application, account, restarts=restarts, clock=clock, log=log)
             if bmc_profile.system
-            else Shared(application, account, log=log)
+            else Shared(application, account, clock=clock, log=log)
         )
         tls = context(folder / "server.crt", folder / "server.key", bmc_profile.tls) if encrypted else None
         server = serve(front, "127.0.0.1", 0, tls)

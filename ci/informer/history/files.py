@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import os
+import secrets
 import tempfile
 from pathlib import Path
 
@@ -43,9 +43,13 @@ def _write(path: Path, text: bytes) -> None:
     if path.is_symlink() or (path.exists() and not path.is_file()):
         path.write_bytes(text)
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(text)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    # A name that nobody knows beforehand, and nobody's file or link: the folder may be anybody's.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with temporary.open("xb") as file:
+        try:
+            file.write(text)
+            file.flush()
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise

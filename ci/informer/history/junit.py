@@ -36,6 +36,14 @@ VOID = "void: "
 _STATED = ("status", "result", "outcome")
 _RAN = ("run", "completed", "passed", "pass", "ok", "success", "successful", "succeeded")
 _NOT_RUN = ("notrun", "disabled", "suppressed", "skipped", "pending", "ignored", "untested")
+_NO = ("", "0", "false", "no", "none")
+#: Counters of a suite: those that JUnit has, and by what they count under other names too.
+_OF_JUNIT = ("tests", "failures", "errors", "skipped", "disabled")
+_COUNTERS = {
+    "tests": re.compile("tests"),
+    "failed": re.compile("(fail(ed|s|ure|ures)?|err(or|ors)?|crash(ed|es)?|abort(ed|s)?|broken)([-_]?count)?"),
+    "skipped": re.compile("(skip(ped|s)?|disabled|ignored|pending|not-?run)([-_]?count)?"),
+}
 #: Elements: what may be in a test, what TestNG says of one that was not run, what may be in a suite.
 _INTERIM = ("rerunFailure", "rerunError", "flakyFailure", "flakyError")
 _OF_CASE = ("failure", "error", "skipped", "system-out", "system-err", "properties", *_INTERIM)
@@ -105,18 +113,29 @@ def _attempts(element: Element) -> Iterator[Attempt]:
 def _stated(element: Element) -> dict[Outcome, str]:
     """What a test's or a suite's own attributes say, unless it is that it passed: that it failed, or was not run."""
     said: dict[Outcome, str] = {}
-    for name in _STATED:
-        if (word := (element.get(name) or "").strip().lower()) and word not in _RAN:
-            said[Outcome.SKIPPED if word in _NOT_RUN else Outcome.FAILED] = f"{name}: {element.get(name)}"
+    for name, value in element.attrib.items():
+        word = value.strip().lower()
+        failed = element.tag == "testcase" and _COUNTERS["failed"].fullmatch(name.lower()) and word not in _NO
+        if name in _STATED and word and word not in _RAN:
+            said[Outcome.SKIPPED if word in _NOT_RUN else Outcome.FAILED] = f"{name}: {value}"
+        elif failed or (name.lower() in ("passed", "success") and word in ("false", "no")):
+            said[Outcome.FAILED] = f"{name}: {value}"
     return said
 
 
-def _count(element: Element, name: str) -> int:
-    """A counter of a suite; 0 where it says none. Raises ValueError for what is no count."""
-    text = (element.get(name) or "").strip().replace(",", "")
-    if text and not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{name}: {element.get(name)!r} is no count")
-    return int(text or 0)
+def _counts(element: Element) -> tuple[int, int, int]:
+    """The tests, the failures and the tests not run that a suite's counters say; 0 where they say none. The same may be
+    counted under a name of JUnit's and another one. Raises ValueError for what is no count."""
+    own, others = Counter[str](), Counter[str]()
+    for name, value in element.attrib.items():
+        kind = next((kind for kind, names in _COUNTERS.items() if names.fullmatch(name.lower())), "")
+        text = value.strip().replace(",", "")
+        if kind and text and not (text.isascii() and text.isdigit()):
+            raise ValueError(f"{name}: {value!r} is no count")
+        if kind:
+            (own if name in _OF_JUNIT else others)[kind] += int(text or 0)
+    tests, failed, skipped = (max(own[kind], others[kind]) for kind in _COUNTERS)
+    return tests, failed, skipped
 
 
 def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
@@ -126,8 +145,7 @@ def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
     """
     interim = sum(1 for one in element.iter() if one.tag in _INTERIM)  # Surefire may count each attempt
     try:
-        failed = _count(element, "failures") + _count(element, "errors")
-        tests, skipped = _count(element, "tests"), _count(element, "skipped") + _count(element, "disabled")
+        tests, failed, skipped = _counts(element)
     except ValueError as error:
         return str(error)
     red = sum(outcome in (Outcome.FAILED, Outcome.VOID) for outcome in shown)
@@ -153,7 +171,7 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
             yield result
 
     def of_suite(message: str) -> _Result:
-        return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, message))
+        return _Result(place, "", _ITSELF, Attempt("", Outcome.FAILED, 0.0, shortened(message, MESSAGE)))
 
     names, nameless = Counter[str](), 0
     for child in element:
@@ -171,11 +189,11 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
             yield from noted(_suite(child, (*place, name if names[name] == 1 else f"{name}#{names[name]}")))
         elif child.tag in ("error", "failure"):
             text = f"{child.get('message') or ''}\n{child.text or ''}".strip()
-            yield from noted([of_suite(shortened(text or child.get("type") or child.tag, MESSAGE))])
+            yield from noted([of_suite(text or child.get("type") or child.tag)])
         elif child.tag not in _OF_SUITE:
             yield of_suite(f"<{child.tag}> is nothing that JUnit has in a suite")
         elif child.tag == "system-err" and element.find(".//testcase") is None and (child.text or "").strip():
-            yield of_suite(shortened((child.text or "").strip(), MESSAGE))
+            yield of_suite((child.text or "").strip())
     if why := _contradiction(element, shown) or _stated(element).get(Outcome.FAILED):
         yield of_suite(why)
 

@@ -1,1 +1,1 @@
-"""What the vendors' BMCs answer, resource by resource."""
+"""The answers of the vendors' BMCs, resource by resource."""

@@ -21,7 +21,7 @@ class Access:
     _sessions: dict[str, tuple[str, str, float]] = field(default_factory=dict)  # id: token, user, last use
 
     def check(self, request: Request, path: str) -> None:
-        """Raises Refusal (401) unless the request may pass."""
+        """Raise Refusal (401) unless the request may pass."""
         self._expire()
         if is_open(path) or (request.method == "POST" and path in (_SESSIONS, f"{_SESSIONS}/Members")):
             return
@@ -65,7 +65,7 @@ class Access:
         if request.method not in ("GET", "HEAD") and (path == _SESSIONS or request.method != "DELETE"):
             raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
         if path == _SESSIONS:
-            members = [{"@odata.id": f"{_SESSIONS}/{one}"} for one in self._sessions]
+            members = [{"@odata.id": f"{_SESSIONS}/{identity}"} for identity in self._sessions]
             return document(
                 {
                     "@odata.type": "#SessionCollection.SessionCollection", "@odata.id": _SESSIONS, "Name": "Sessions",

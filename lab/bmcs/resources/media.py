@@ -1,8 +1,10 @@
-"""Virtual media as the vendors have them, over the emulator's one drive `Cd`."""
+"""Virtual media as the vendors have them, over the emulator's one drive `Cd`; inserts may be tasks (DSP0266,
+"Asynchronous operations")."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
@@ -10,15 +12,78 @@ from urllib.parse import urlparse
 
 import requests
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.profile import Drive
-from lab.bmcs.resources.tasks import Tasks
+from lab.bmcs.serving import unattended
 from lab.bmcs.state import ROOT, State, payload
-from lab.bmcs.web import Request, Response, document, no_content, refusal
+from lab.bmcs.web import Refusal, Request, Response, document, no_content, refusal
 
 _DRIVE = "/VirtualMedia/Cd"
 _INSERT, _EJECT = "/Actions/VirtualMedia.InsertMedia", "/Actions/VirtualMedia.EjectMedia"
 _SIZE_SECONDS = 20.0
+_MONITORS = f"{ROOT}/TaskService/TaskMonitors"
+
+
+@dataclass
+class _Task:
+    begin: float
+    end: Callable[[], Response]
+    answer: Response | None = None
+
+
+@dataclass
+class Tasks:
+    """The tasks of one BMC. Each is finished when somebody asks for it, or another timer is due, `seconds` after its
+    begin."""
+
+    state: State
+    seconds: float
+    _tasks: dict[str, _Task] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def begin(self, end: Callable[[], Response]) -> Response:
+        """Return 202, with the task that `end` finishes."""
+        identity = str(len(self._tasks) + 1)
+        self._tasks[identity] = _Task(self.state.clock(), end)
+        return self._shown(identity)
+
+    def finish_due(self) -> None:
+        """Finish the tasks that are due, whether or not who asks now stays. Others need not wait for that."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            for task in list(self._tasks.values()):
+                if task.answer is None and self.state.clock() - task.begin >= self.seconds:
+                    try:
+                        with unattended():
+                            task.answer = task.end()
+                    except Refusal as error:
+                        task.answer = error.response
+        finally:
+            self._lock.release()
+
+    def _shown(self, identity: str) -> Response:
+        """Return a task's monitor: 202 while it runs, then what its operation answers."""
+        answer = self._tasks[identity].answer
+        if answer is not None:
+            return Response(answer.get_data(), answer.status_code, dict(answer.headers))
+        body = {
+            "@odata.type": "#Task.v1_4_3.Task",
+            "@odata.id": f"{_MONITORS}/{identity}",
+            "Id": identity,
+            "Name": f"Task {identity}",
+            "TaskState": "Running",
+            "TaskStatus": "OK",
+        }
+        return document(body, 202, Location=f"{_MONITORS}/{identity}", Retry_After="1")
+
+    def handle(self, request: Request, path: str) -> Response | None:
+        """Answer for the tasks' monitors; None for other paths. Raises Refusal."""
+        if not self.seconds or not path.startswith(f"{_MONITORS}/"):
+            return None
+        identity = path.removeprefix(f"{_MONITORS}/")
+        if identity not in self._tasks:
+            raise refusal(404, "Base.1.8.ResourceNotFound", f"The task {identity} was not found.")
+        return self._shown(identity)
 
 
 @dataclass
@@ -65,7 +130,7 @@ class Media:
             self._elsewhere(path)
             return None
         name, _, rest = path[len(self.base) + 1 :].partition("/")
-        drive = next((one for one in self.state.profile.media.drives if one.id == name), None)
+        drive = next((drive for drive in self.state.profile.media.drives if drive.id == name), None)
         if drive is None:
             raise refusal(404, "Base.1.8.ResourceNotFound", f"There is no virtual media {name}.")
         action = f"/{rest}" if rest else ""
@@ -100,7 +165,7 @@ class Media:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Within the block the machine's drive and these books differ."""
+        """Note that the machine's drive and these books differ within the block."""
         self._latest = change = object()
         self._running.add(change)
         try:
@@ -109,7 +174,7 @@ class Media:
             self._running.discard(change)
 
     def _elsewhere(self, path: str) -> None:
-        """Raises Refusal for the paths where the emulator has drives and this BMC has none."""
+        """Raise Refusal for the paths where the emulator has drives and this BMC has none."""
         if "/VirtualMedia" in path and path.startswith((self.state.system, self.state.manager)):
             raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
 
@@ -123,7 +188,7 @@ class Media:
         }  # fmt: skip
 
     def holds(self, drive: Drive) -> str:
-        """The URL that a drive says that it holds; empty when it says that it is empty."""
+        """Return the URL that a drive says that it holds; empty when it says that it is empty."""
         when, was = self._ejected.get(drive.id, (0.0, ""))
         if was and self.state.clock() - when < self.state.profile.media.stale_seconds:
             return was
@@ -191,7 +256,7 @@ class Media:
         return self._taken(drive, body)
 
     def may(self, url: str) -> None:
-        """Raises Refusal unless this BMC takes an image from that URL."""
+        """Raise Refusal unless this BMC takes an image from that URL."""
         media, scheme = self.state.profile.media, _scheme(url)
         if scheme not in media.schemes:
             raise refusal(
@@ -214,7 +279,7 @@ class Media:
             raise refusal(500, "Base.1.8.InternalError", "The request failed due to an internal service error.")
         if self._held.get(drive.id):
             raise refusal(500, "Base.1.8.ResourceInUse", "The virtual media device is already in use.")
-        holder = next((one.id for one in self._bootable() if self._held.get(one.id)), "")
+        holder = next((drive.id for drive in self._bootable() if self._held.get(drive.id)), "")
         if holder and drive.boots:
             text = f"The machine has one drive to boot images from, and {holder} holds one."
             raise refusal(500, "Base.1.8.ResourceInUse", text)
@@ -266,10 +331,11 @@ class Media:
 
     @contextmanager
     def _reset(self) -> Iterator[None]:
-        """The machine starts: what was to be booted once leaves at its second start, and stays if that fails."""
+        """Follow a start of the machine: what was to be booted once leaves at its second start, and stays if that
+        fails."""
         starts = {name: count + 1 for name, count in self._boot_next.items()}
-        leaving = [one for one in self.state.profile.media.drives if starts.get(one.id, 0) > 1]
-        kept = {one.id: self._held.get(one.id, "") for one in leaving}, dict(self._boot_next), dict(self._ejected)
+        leaving = [drive for drive in self.state.profile.media.drives if starts.get(drive.id, 0) > 1]
+        kept = {drive.id: self._held.get(drive.id, "") for drive in leaving}, dict(self._boot_next), dict(self._ejected)
         for drive in leaving:
             self.eject(drive)
         try:
@@ -284,7 +350,7 @@ class Media:
 
 
 def _checked(drive: Drive, body: dict[str, Any]) -> None:
-    """Raises Refusal for what an insert asks for and this drive does not do: its images cannot be written."""
+    """Raise Refusal for what an insert asks for and this drive does not do: its images cannot be written."""
     scheme = _scheme(str(body.get("Image"))).upper()
     values: dict[str, tuple[Any, ...]] = {
         "Inserted": (True,), "WriteProtected": (True,), "MediaType": drive.types,
@@ -305,7 +371,7 @@ def _checked(drive: Drive, body: dict[str, Any]) -> None:
 
 
 def _scheme(url: str) -> str:
-    """Raises Refusal for what is no URL."""
+    """Raise Refusal for what is no URL."""
     try:
         return urlparse(url).scheme
     except ValueError as error:
@@ -313,12 +379,12 @@ def _scheme(url: str) -> str:
 
 
 def _login(body: dict[str, Any]) -> tuple[str, str] | None:
-    """The account at the image's server."""
+    """Return the account at the image's server."""
     return (body["UserName"], body["Password"]) if body.get("UserName") else None
 
 
 def _mib(url: str, login: tuple[str, str] | None) -> float:
-    """An image's size in MiB; 0 when its server does not tell."""
+    """Return an image's size in MiB; 0 when its server does not tell."""
     try:
         with requests.head(url, timeout=_SIZE_SECONDS, verify=False, auth=login) as answer:
             answer.raise_for_status()

@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.state import State, payload
-from lab.bmcs.web import Request, Response, document, no_content, refusal
+from lab.bmcs.web import Refusal, Request, Response, document, no_content, refusal
 
 _RESET = "/Actions/ComputerSystem.Reset"
 _ON = ("On", "ForceOn")
@@ -30,7 +29,7 @@ class Power:
     _ending: threading.Timer | None = None
 
     def unready(self) -> None:
-        """Raises Refusal (503) while the BMC is busy with the last reset."""
+        """Raise Refusal (503) while the BMC is busy with the last reset."""
         power = self.state.profile.power
         left = self._changed + power.unready_seconds - self.state.clock()
         if left > 0:
@@ -110,7 +109,7 @@ class Boot:
             boot.pop(name, None)
         boot |= self._override()
         if self.state.profile.boot.settings:
-            for name in [one for one in boot if one.endswith("@Redfish.AllowableValues")]:
+            for name in [name for name in boot if name.endswith("@Redfish.AllowableValues")]:
                 del boot[name]
             body["@Redfish.Settings"] = {
                 "@odata.type": "#Settings.v1_3_5.Settings",
@@ -211,7 +210,7 @@ class Boot:
 
     @contextmanager
     def _reset(self) -> Iterator[None]:
-        """The machine starts."""
+        """Follow a start of the machine."""
         if self.enabled == "Once":
             self._hand_over(once=True)
         yield

@@ -1,4 +1,4 @@
-"""What Redfish asks of every service (DSP0266): its well-known documents, and headers of all answers."""
+"""The parts of every Redfish service (DSP0266): well-known documents, and headers of all answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TYPES = {
 
 
 def is_open(path: str) -> bool:
-    """Whether anybody may ask for it."""
+    """Tell whether anybody may ask for it."""
     return path in ("", ROOT, *_OPEN)
 
 
@@ -36,7 +36,7 @@ class Protocol:
         self._state = state
 
     def check(self, request: Request, path: str) -> None:
-        """Raises Refusal for what no part of the service answers."""
+        """Raise Refusal for what no part of the service answers."""
         if request.headers.get("OData-Version", "4.0") != "4.0":
             raise refusal(412, "Base.1.8.PreconditionFailed", "This service speaks OData-Version 4.0.")
         allowed = "GET, HEAD"
@@ -90,7 +90,8 @@ class Protocol:
         root["AccountService"] = {"@odata.id": _ACCOUNTS}
 
     def _accounts(self) -> dict[str, dict[str, object]]:
-        """All documents of the accounts' service, by what follows its path. The account itself is the lab's affair."""
+        """Return all documents of the accounts' service, by what follows its path. The account itself is the lab's
+        affair."""
 
         def collection(kind: str, name: str, members: list[str]) -> dict[str, object]:
             links = [{"@odata.id": _ACCOUNTS + member} for member in members]
@@ -116,7 +117,7 @@ class Protocol:
 
 
 def _metadata() -> str:
-    """The service's metadata document (DSP0266, "OData $metadata")."""
+    """Return the service's metadata document (DSP0266, "OData $metadata")."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines.append('<edmx:Edmx xmlns:edmx="http://docs.oasis-open.org/odata/ns/edmx" Version="4.0">')
     for file, spaces in _TYPES.items():

@@ -24,33 +24,33 @@ class SchemaFixes:
 
     def __init__(self, inner: Inner) -> None:
         self._inner = inner
-        self._there: dict[str, bool] = {}
+        self._answered: dict[str, bool] = {}
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A document of the emulator's, in its own paths, without what is wrong."""
+        """Return a document of the emulator's, in its own paths, without what is wrong."""
         unknown = _UNKNOWN.get(str(body.get("@odata.type")), ())
         valid = {key: value for key, value in body.items() if key not in unknown}
         return {key: self._value(value) for key, value in _named(valid) if self._leads_somewhere(value)}
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [self._value(one) for one in value if self._leads_somewhere(one)]
+            return [self._value(item) for item in value if self._leads_somewhere(item)]
         if isinstance(value, dict):
             info = value.get("@Redfish.ActionInfo")
             dangling = info is not None and not self._leads_somewhere({"@odata.id": info})
-            return {key: self._value(one) for key, one in _named(value) if not (dangling and one == info)}
+            return {key: self._value(item) for key, item in _named(value) if not (dangling and item == info)}
         return value
 
     def _leads_somewhere(self, value: Any) -> bool:
         link = value.get("@odata.id") if isinstance(value, dict) and len(value) == 1 else None
         if not isinstance(link, str) or not link.startswith(f"{ROOT}/"):
             return True
-        if link not in self._there:
+        if link not in self._answered:
             status = self._inner.ask("GET", link.partition("#")[0]).status
             if status >= 500:
                 return True
-            self._there[link] = status < 400
-        return self._there[link]
+            self._answered[link] = status < 400
+        return self._answered[link]
 
 
 def _named(body: dict[str, Any]) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Machines' BMCs as IPMI knows them, a UDP port each.
+"""Machines' BMCs as IPMI knows them, a UDP port each: `python -m lab.daemons.ipmi.bmc CONFIG`.
 
 Power, boot device and the serial line (SOL): IPMI 2.0 (RMCP+) with cipher suite 3, as `ipmitool -I lanplus -C 3` speaks
 it. Accounts are those of the Redfish BMC. Handshake, encryption and framing are pyghmi's; its loop is not used, since
@@ -27,7 +27,7 @@ from drivers.console import FileConsole
 from drivers.container import Machines
 from drivers.errors import DriverError
 from drivers.protocols import BootDevice, PowerState
-from lab.daemons.ipmi.session import CHUNK_BYTES, WRONG_LENGTH, Line, Session
+from lab.daemons.ipmi.session import CHUNK_BYTES, IN_SESSION, WRONG_LENGTH, Line, Session
 
 _POLL_SECONDS = 0.1
 # IPMI 2.0, 6.12.15.
@@ -56,7 +56,7 @@ class Machine(Protocol):
         """Its UUID."""
 
     def state(self) -> PowerState:
-        """Whether it runs."""
+        """Read whether it runs."""
 
     def on(self) -> None:
         """Power on."""
@@ -65,7 +65,7 @@ class Machine(Protocol):
         """Pull the plug."""
 
     def cycle(self) -> None:
-        """Off, then on."""
+        """Switch off, then on."""
 
     def shut_down(self) -> None:
         """Press the power button, which its system answers."""
@@ -90,7 +90,8 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """What the daemon answers for. `owner` is a libvirt URI, or the socket of the daemon of container machines."""
+    """The machines that the daemon answers for. `owner` is a libvirt URI, or the socket of the daemon of container
+    machines."""
 
     address: str
     user: str
@@ -104,7 +105,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
-    """One machine's, at a UDP port of `address`; `sessions` by their clients' addresses. pyghmi's own initialization
+    """One machine's, at a UDP port of `address`; `sessions` by the ids that it gave them. pyghmi's own initialization
     would start its loop."""
 
     revision = deviceid = firmwareminor = additionaldevices = mfgid = prodid = 0
@@ -123,7 +124,7 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         self._machine = machine
         self._boots = boots
         self._parameters = {number: bytes(length) for number, length in _PARAMETERS.items()}
-        self.sessions: dict[Any, Session] = {}
+        self.sessions: dict[bytes, Session] = {}
         self._line: Line | None = None
         self._console = FileConsole(Path(place.console_log), Path(place.console_socket), machine=place.name)
 
@@ -153,13 +154,17 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         rmcp_plus, kind = packet[4] == 6, packet[5] & 0b0011_1111
         if rmcp_plus and kind == constants.payload_types["rmcpplusopenreq"]:
             self._open(packet[16:], peer)
-        elif rmcp_plus and peer in self.sessions:
-            self.sessions[peer].receive(packet)
+            return
+        # Session ids: in the head of a session's packets, in the payload of those of its handshake.
+        session = self.sessions.get(bytes(packet[6:10] if kind in IN_SESSION else packet[20:24])) if rmcp_plus else None
+        if session is not None and session.sockaddr == peer:
+            session.receive(packet)
         else:
             self.sessionless_data(packet, peer)
 
     def _open(self, request: bytearray, peer: Any) -> None:
-        """Begin a session, in place of one that the peer may have and of those that nobody uses."""
+        """Begin a session, in place of those that nobody uses. A client that asks again, since the answer took long,
+        gets a second one: it goes on with either."""
         if len(request) < 32:
             return
         if [request[place] & 0b0011_1111 for place in (12, 20, 28)] != [1, 1, 1]:
@@ -170,13 +175,14 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         unused = time.monotonic() - _IDLE_SECONDS
         for session in [session for session in self.sessions.values() if session.heard < unused]:
             self.forget(session)
-        if peer not in self.sessions and len(self.sessions) >= _SESSIONS:
+        if len(self.sessions) >= _SESSIONS:
             self.forget(min(self.sessions.values(), key=lambda session: (session.open, session.heard)))
-        self.sessions[peer] = Session(self, peer, request)
+        session = Session(self, peer, request)
+        self.sessions[session.id] = session
 
     def forget(self, session: Session) -> None:
         """End a session, and the serial line with it."""
-        self.sessions.pop(session.sockaddr, None)
+        self.sessions.pop(session.id, None)
         if self._line and self._line.session is session:
             self._line = None
 
@@ -237,7 +243,8 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         return 0
 
     def _boot_option(self, data: bytes) -> Answer:
-        """A parameter as it was set; the boot flags until they have had their effect, or another changed the order."""
+        """Return a parameter as it was set; the boot flags until they have had their effect, or another changed the
+        order."""
         number = data[0] & 0b0111_1111
         if number not in _PARAMETERS:
             return _NO_PARAMETER
@@ -271,7 +278,7 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
 
 
 def _validity(flags: bytes) -> tuple[bool, bool]:
-    """Whether boot flags count, and whether for the next boot alone (IPMI 2.0, table 28-14: data 1, bits 7 and 6)."""
+    """Tell whether boot flags count, and whether once (IPMI 2.0, table 28-14: data 1, bits 7 and 6)."""
     return bool(flags[0] & 0b1000_0000), not flags[0] & 0b0100_0000
 
 
@@ -290,7 +297,7 @@ def serve(config: Config) -> None:
 
 
 def contained(config: Config, name: str) -> tuple[Machine, Boots]:
-    """A container machine and its boot order."""
+    """Return a container machine and its boot order."""
     machine = Machines(Path(config.owner)).machine(name)
     return machine, Boots(
         set=lambda device, once: machine.set_first(device, once=once),
@@ -299,7 +306,7 @@ def contained(config: Config, name: str) -> tuple[Machine, Boots]:
 
 
 def virtual(config: Config, name: str) -> tuple[Machine, Boots]:
-    """A virtual machine and its boot order."""
+    """Return a virtual machine and its boot order."""
     from drivers.libvirt import Hypervisor  # libvirt is costly to load
 
     machine = Hypervisor(config.owner).machine(name)
@@ -318,3 +325,7 @@ def virtual(config: Config, name: str) -> tuple[Machine, Boots]:
         return machine.from_cd if device is BootDevice.CD else machine.next_device is device
 
     return machine, Boots(put, holds)
+
+
+if __name__ == "__main__":
+    serve(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Config))

@@ -12,6 +12,8 @@ from drivers.console import FileConsole
 
 _RETRY_SECONDS = 1.0
 CHUNK_BYTES = 200
+# Payload types of an open session's packets: IPMI messages, and the serial line (IPMI 2.0, table 13-16).
+IN_SESSION = (0, 1)
 # Completion code (IPMI 2.0, table 5-2).
 WRONG_LENGTH = 0xC7
 # NACK, in the status of a packet of the serial line (table 15-2).
@@ -28,26 +30,39 @@ class Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has 
     clientpriv = 2
 
     def __new__(cls, *_arguments: Any) -> Session:
-        """A new one for each peer."""
+        """Make another one for each request; pyghmi has one a peer."""
         return object.__new__(cls)
 
     def __init__(self, server: Any, peer: Any, request: bytearray) -> None:
         self.heard = time.monotonic()
         self._last: tuple[Any, ...] = ()
         self._answer: dict[str, Any] = {}
+        self._handshake = self._handshake_answer = b""
         super().__init__(server.authdata, None, peer, server.serversocket, request, server.uuid, server)
         # The registry of pyghmi's loop, which does not run.
         self.bmc_handlers.pop(peer, None)
 
     @property
+    def id(self) -> bytes:
+        """The BMC's name for it."""
+        return bytes(self.managedsessionid)
+
+    @property
     def open(self) -> bool:
-        """Whether the client has proved that it knows the password."""
+        """Tell whether the client has proved that it knows the password."""
         return self.ipmicallback is not None
 
     def receive(self, packet: bytearray) -> None:
-        """One packet: of the handshake until the session is open, and from then on of the session."""
-        if (packet[5] & 0b0011_1111 in (0, 1)) is self.open:
+        """Act on a packet: of the handshake until the session is open, and from then on of the session. A message of
+        the handshake that is sent again gets the same answer: another would have other random numbers in it."""
+        in_session = packet[5] & 0b0011_1111 in IN_SESSION
+        if not in_session and packet == self._handshake:
+            self.socket.sendto(self._handshake_answer, self.sockaddr)
+        elif in_session is self.open:
+            before, received = self.netpacket, bytes(packet)
             self._handle_ipmi2_packet(packet)
+            if not in_session and self.netpacket is not before:
+                self._handshake, self._handshake_answer = received, bytes(self.netpacket)
             self.heard = time.monotonic()
 
     def handle_client_request(self, request: dict[str, Any]) -> None:
@@ -90,7 +105,7 @@ class Line:
         return log.stat().st_size if log.exists() else 0
 
     def receive(self, payload: bytearray) -> None:
-        """What the client types, or that it has got the chunk."""
+        """Take what the client types, or its receipt of the chunk."""
         number, acknowledged, count, status, *typed = payload
         if number := number & 0b1111:
             self._send(bytes([0, number, len(typed), 0]))

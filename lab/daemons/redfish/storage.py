@@ -34,7 +34,7 @@ class Disk:
 
 
 def disks_of(domain: ElementTree.Element) -> list[Disk]:
-    """The disks of a libvirt domain of this host's."""
+    """Return the disks of a libvirt domain of this host's."""
     return [*_by_libvirt(domain), *_by_arguments(domain)]
 
 
@@ -53,14 +53,14 @@ def _by_libvirt(domain: ElementTree.Element) -> Iterator[Disk]:
 
 def _by_arguments(domain: ElementTree.Element) -> Iterator[Disk]:
     options = [dict(_OPTION.findall(arg.get("value", ""))) for arg in domain.iter(_ARG)]
-    files = {one["id"]: one["file"].replace(",,", ",") for one in options if {"id", "file"} <= one.keys()}
+    files = {option["id"]: option["file"].replace(",,", ",") for option in options if {"id", "file"} <= option.keys()}
     for device in options:
         if (drive := device.get("drive", "")) in files:
             yield Disk(drive, "nvme", _size(files[drive]), serial=device.get("serial", ""), rotational=False)
 
 
 def _size(path: str) -> int | None:
-    """The size of an image or a block device."""
+    """Return the size of an image or a block device."""
     try:
         with open(path, "rb") as image:
             return image.seek(0, 2)
@@ -69,7 +69,7 @@ def _size(path: str) -> int | None:
 
 
 def simple(disks: Iterable[Disk]) -> dict[str, dict[str, Any]]:
-    """The disks by their buses, as sushy-tools' SimpleStorage has them."""
+    """Return the disks by their buses, as sushy-tools' SimpleStorage has them."""
     buses: dict[str, dict[str, Any]] = {}
     for disk in disks:
         bus = buses.setdefault(disk.bus, {"Id": disk.bus, "Name": disk.bus, "DeviceList": []})
@@ -78,7 +78,8 @@ def simple(disks: Iterable[Disk]) -> dict[str, dict[str, Any]]:
 
 
 def document(system: str, disks: Iterable[Disk], path: tuple[str, ...]) -> dict[str, Any] | None:
-    """The document at Storage (an empty path), at a bus or at a drive of a machine; None where there is nothing."""
+    """Make the document at Storage (an empty path), at a bus or at a drive of a machine; None where there is
+    nothing."""
     base = f"{ROOT}/Systems/{system}/Storage"
     buses: dict[str, dict[str, Disk]] = {}
     for disk in disks:
@@ -111,11 +112,11 @@ def _controller(path: str, bus: str, drives: list[str]) -> dict[str, Any]:
 
 def _drive(path: str, disk: Disk) -> dict[str, Any]:
     media = None if disk.rotational is None else "HDD" if disk.rotational else "SSD"
-    told = {
+    stated = {
         "CapacityBytes": disk.size, "Protocol": _PROTOCOLS.get(disk.bus), "MediaType": media,
         "SerialNumber": disk.serial, "Manufacturer": disk.maker, "Model": disk.model,
     }  # fmt: skip
     return {
         "@odata.type": "#Drive.v1_4_0.Drive", "@odata.id": path, "Id": disk.name, "Name": disk.name, "Status": _OK,
-        **{name: value for name, value in told.items() if value not in (None, "")},
+        **{name: value for name, value in stated.items() if value not in (None, "")},
     }  # fmt: skip

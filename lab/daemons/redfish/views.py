@@ -17,9 +17,8 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.controllers import virtual_media
 from werkzeug.exceptions import HTTPException
 
-from lab.bmcs.errors import Refusal
 from lab.bmcs.state import ROOT, payload
-from lab.bmcs.web import Response, document, no_content, refusal
+from lab.bmcs.web import Refusal, Response, document, no_content, refusal
 from lab.daemons.redfish import storage
 
 _ENABLED = ("Disabled", "Once", "Continuous")
@@ -38,17 +37,17 @@ _CODES = {
 
 
 class Systems(Protocol):
-    """What the answers below need of a systems driver of sushy-tools' kind. `TARGETS` and `RESETS` are Redfish's names
-    of what its machines boot from, and of what can be done to their power."""
+    """The part of a systems driver of sushy-tools' kind that the answers below need. `TARGETS` and `RESETS` are
+    Redfish's names of its machines' boot sources and resets."""
 
     TARGETS: tuple[str, ...]
     RESETS: tuple[str, ...]
 
     def uuid(self, identity: str) -> str:
-        """The id of a machine; raises AliasAccessError for another name of it."""
+        """Return the id of a machine; raises AliasAccessError for another name of it."""
 
     def override(self, identity: str) -> tuple[str, bool]:
-        """What it is to boot first ("None": as usual), and whether at the next power-on alone."""
+        """Return its first boot target ("None": as usual), and whether of the next power-on alone."""
 
     def set_override(self, identity: str, target: str, *, once: bool) -> None:
         """Have it boot this first, or as usual ("None")."""
@@ -57,16 +56,16 @@ class Systems(Protocol):
         """UEFI or Legacy."""
 
     def get_secure_boot(self, identity: str) -> bool:
-        """Whether it starts signed code alone."""
+        """Tell whether it starts signed code alone."""
 
     def get_power_state(self, identity: str) -> str:
-        """On or Off."""
+        """Return On or Off."""
 
     def set_power_state(self, identity: str, state: str) -> None:
         """Do one of `RESETS`."""
 
     def disks(self, identity: str) -> list[storage.Disk]:
-        """Its disks."""
+        """Return its disks."""
 
 
 def install(app: flask.Flask) -> None:
@@ -267,13 +266,13 @@ def _refused(status: int, text: str) -> Response:
 
 
 def _worded(answer: flask.Response) -> flask.Response:
-    """An error of sushy-tools' own views, in Redfish's form."""
+    """Put an error of sushy-tools' own views into Redfish's form."""
     if answer.status_code < 400:
         return answer
     body = answer.get_json(silent=True)
-    told = body.get("error") if isinstance(body, dict) else None
-    information = (told or {}).get("@Message.ExtendedInfo") or [{}]
+    failure = body.get("error") if isinstance(body, dict) else None
+    information = (failure or {}).get("@Message.ExtendedInfo") or [{}]
     if "Message" not in information[0]:
-        text = str((told or {}).get("message") or answer.get_data(as_text=True))
+        text = str((failure or {}).get("message") or answer.get_data(as_text=True))
         answer.set_data(_refused(answer.status_code, text).get_data())
     return answer

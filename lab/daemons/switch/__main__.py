@@ -1,7 +1,7 @@
-"""The switch's daemon: `python -m lab.daemons.switch CONFIG FOLDER`. It runs in the lab's namespaces.
+"""The switch's daemon: `python -m lab.daemons.switch CONFIG`. It runs in the lab's namespaces.
 
-CONFIG has the groups as JSON; at FOLDER it mounts a file system for programs on their way to the kernel. Cables come
-and go with their machines: at each notification of the kernel's (rtnetlink(7)) the switch looks which there are.
+CONFIG has the groups as JSON. Cables come and go with their machines: at each notification of the kernel's
+(rtnetlink(7)) the switch looks which there are.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
+from pyroute2.netlink.exceptions import NetlinkError
 
 from lab.daemons.switch import bpf, lacp
 from lab.daemons.switch.config import Group, Leg
-from lab.host import namespaces
 
 _LINKS = 1  # RTMGRP_LINK, linux/rtnetlink.h
 _SECONDS = 30
@@ -34,12 +34,12 @@ def _ip(*words: str) -> str:
 class _Group:
     """One group of ports as it is now: which exist, their sockets, and which of them send frames."""
 
-    def __init__(self, group: Group, number: int, folder: Path, selector: selectors.BaseSelector) -> None:
-        self.group, self._folder, self._selector = group, folder, selector
+    def __init__(self, group: Group, number: int, selector: selectors.BaseSelector) -> None:
+        self.group, self._selector = group, selector
         system = bytes((0x02, 0x6E, 0x30, 0, number >> 8, number & 0xFF))
         self.lacp = lacp.Aggregator(system, number + 1, len(group.ports)) if group.lacp else None
         self._lines: dict[str, socket.socket] = {}
-        self._there: dict[str, int] = {}
+        self._indexes: dict[str, int] = {}
         self._up: set[str] = set()
         self._done: object = None
         self._legs = {leg.name: self._make(leg) for leg in group.legs}
@@ -57,22 +57,22 @@ class _Group:
 
     def look(self, links: dict[str, dict[str, Any]], now: float) -> None:
         """React to cables that have come or gone."""
-        there = {name: int(links[name]["ifindex"]) for name in self.group.ports if name in links}
-        up = {name for name in there if "LOWER_UP" in links[name]["flags"]}
+        indexes = {name: int(links[name]["ifindex"]) for name in self.group.ports if name in links}
+        up = {name for name in indexes if "LOWER_UP" in links[name]["flags"]}
         for name in self.group.ports:
-            if self._there.get(name) != there.get(name):
+            if self._indexes.get(name) != indexes.get(name):
                 self._forget(name)
-                if name in there:
+                if name in indexes:
                     self._take_up(name)
             if name in self._up - up and self.lacp is not None:
                 self.lacp.lost(self.group.ports.index(name), now)
-        self._there, self._up = there, up
+        self._indexes, self._up = indexes, up
         for name in up:
             self._say(name)
         self._connect()
 
     def _take_up(self, name: str) -> None:
-        bpf.attach(name, bpf.from_port(()), self._folder)
+        bpf.attach(name, bpf.from_port(()))
         if self.lacp is not None:
             line = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(lacp.TYPE))
             line.bind((name, lacp.TYPE))
@@ -122,29 +122,29 @@ class _Group:
             for index, name in enumerate(self.group.ports)
             if name in self._up and (self.lacp is None or self.lacp.ports[index].carries)
         ]
-        paths = (carrying, dict(self._there))
+        paths = (carrying, dict(self._indexes))
         if paths == self._done:
             return
         ways = [(leg.vlan, self._legs[leg.name]) for leg in self.group.legs]
-        with contextlib.suppress(subprocess.CalledProcessError):
+        with contextlib.suppress(OSError, NetlinkError):
             # It fails for a cable that has just gone, which the kernel will notify of.
             for leg in self.group.legs:
-                out = bpf.to_ports(leg.vlan, [self._there[name] for name in carrying])
-                bpf.attach(f"{leg.name}p", out, self._folder)
-            for name in self._there:
-                bpf.attach(name, bpf.from_port(ways if name in carrying else ()), self._folder)
+                out = bpf.to_ports(leg.vlan, [self._indexes[name] for name in carrying])
+                bpf.attach(f"{leg.name}p", out)
+            for name in self._indexes:
+                bpf.attach(name, bpf.from_port(ways if name in carrying else ()))
             self._done = paths
         print(f"{'+'.join(self.group.ports)}: frames pass by {', '.join(carrying) or 'none'}", flush=True)
 
 
-def serve(groups: tuple[Group, ...], folder: Path) -> NoReturn:
+def serve(groups: tuple[Group, ...]) -> NoReturn:
     """Run the switch, for ever."""
     selector = selectors.DefaultSelector()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as notifications:
         notifications.bind((0, _LINKS))
         notifications.setblocking(False)
         selector.register(notifications, selectors.EVENT_READ, None)
-        all_groups = [_Group(group, number, folder, selector) for number, group in enumerate(groups)]
+        all_groups = [_Group(group, number, selector) for number, group in enumerate(groups)]
         look, due = True, time.monotonic()
         while True:
             if look:
@@ -176,15 +176,5 @@ def _drain(notifications: socket.socket) -> None:
             continue
 
 
-def main(argv: list[str]) -> NoReturn:
-    """Run the daemon (see the module's docstring)."""
-    config, folder = Path(argv[0]), Path(argv[1])
-    namespaces.unshare(namespaces.CLONE_NEWNS)
-    namespaces.mount("none", "/", flags=namespaces.MS_REC | namespaces.MS_PRIVATE)
-    folder.mkdir(exist_ok=True)
-    namespaces.mount("bpf", str(folder), "bpf")
-    serve(msgspec.json.decode(config.read_bytes(), type=tuple[Group, ...]), folder)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=tuple[Group, ...]))

@@ -27,15 +27,15 @@ class Group(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def groups(layout: Layout) -> tuple[Group, ...]:
-    """All groups of a lab."""
+    """Return all groups of a lab."""
     bundles: list[Group] = []
     for node in layout.topology.nodes:
         for link in layout.topology.links(node):
             if not by_switch(link):
                 continue
             ports = tuple(port(nic.mac) for nic in link.nics)
-            one = link.bond is not None and link.bond.aggregated
-            for members in (ports,) if one else tuple((name,) for name in ports):
+            bundled = link.bond is not None and link.bond.aggregated
+            for members in (ports,) if bundled else tuple((name,) for name in ports):
                 legs = tuple(
                     Leg(
                         name=f"sw{len(bundles)}n{layout.bridge(network)}",

@@ -1,7 +1,7 @@
-"""Delays, doubles, spoils and limits packets that a card sends or gets: `python -m lab.daemons.switch.impair SOCKET`.
+"""Delays, doubles, spoils and limits packets that a NIC sends or gets: `python -m lab.daemons.switch.impair SOCKET`.
 
 In the place of sch_netem, which the kernel of a lab's host may lack. A program of the packet path (lab.faults.bpf)
-turns what a card is about to send aside, to a TAP device of this daemon's, which sends it on by the card, with a mark
+turns what a NIC is about to send aside, to a TAP device of this daemon's, which sends it on by the NIC, with a mark
 that the program lets pass. The device can do nothing by itself (no TSO, no checksums), so the kernel does it before:
 what comes here is as on a wire, and who receives a packet with a wrong bit sees that its checksum is wrong. A frame
 takes some 9 µs of processor time: about 1 Gbit/s on a core of its own, 100 Mbit/s on one that ten others share.
@@ -23,7 +23,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -33,12 +33,12 @@ from lab.errors import LabError
 
 # linux/if_tun.h; asm-generic/socket.h.
 _TUNSETIFF, _TAP, _NO_PI, _SO_MARK = 0x400454CA, 0x0002, 0x1000, 36
-# A packet's mark is the card's index and, below it, the place in the order of those that it has been turned aside by.
+# A packet's mark is the NIC's index and, below it, the place in the order of those that it has been turned aside by.
 _PLACES = 16
-# The most packets that wait for their time on a card: at 100 Mbit/s and full size, those of a second. More are lost.
+# The most packets that wait for their time on a NIC: at 100 Mbit/s and full size, those of a second. More are lost.
 _QUEUE = 10_000
 _FRAME, _ETHERNET = 65_536, 14
-# How many frames of a card are read before the other cards have their turn, and what has waited long enough is sent.
+# How many frames of a NIC are read before the other NICs have their turn, and what has waited long enough is sent.
 _TURN = 64
 _SECONDS, ANSWER_SECONDS, _LOOK_SECONDS = 30, 30.0, 1.0
 #: What would have to wait longer than that for a limit of bandwidth is lost.
@@ -46,12 +46,12 @@ WAIT_MS = 400
 
 
 def burst(kbit: int) -> int:
-    """How many kbit may pass at once under a limit of `kbit` kbit/s: an eighth of a second's, or a large packet's."""
+    """Return the kbit that may pass at once at `kbit` kbit/s: an eighth of a second's, or a large packet's."""
     return max(kbit // 8, 16)
 
 
 class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What happens to packets: `late` percent come `ms` milliseconds late, give or take `jitter_ms`; `twice` percent
+    """A treatment of packets: `late` percent come `ms` milliseconds late, give or take `jitter_ms`; `twice` percent
     come twice, and `wrong` percent with a wrong bit. With `kbit`, no more kbit/s than that come, and nothing else is
     done to them."""
 
@@ -64,8 +64,8 @@ class Impairment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Begin or end it on a card; `place` (1 to 15) is where in the order of those that a card has, and its name. With
-    `back` packets come back to the card, as if it had got them, instead of being sent by it."""
+    """Begin or end it on a NIC; `place` (1 to 15) is where in the order of those that a NIC has, and its name. With
+    `back` packets come back to the NIC, as if it had got them, instead of being sent by it."""
 
     op: Literal["begin", "end"]
     card: str
@@ -75,20 +75,19 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Why not; else, of one that begins, the name and the index of the device that takes packets, the card's index, and
-    the marks of those that have been there: by this one, and by any of the card's."""
+    """An error; else, of a detour that begins, the name and the index of its device, the NIC's index, the mark of
+    packets that have been there, and the last mark of any detour of the NIC's."""
 
     error: str = ""
     name: str = ""
     device: int = 0
     card: int = 0
     mark: int = 0
-    first_mark: int = 0
     last_mark: int = 0
 
 
 def ask(path: Path, request: Request) -> Reply:
-    """What the daemon behind that socket answers. Raises LabError, also where it says why not."""
+    """Ask the daemon at that socket. Raises LabError, also for its refusals."""
     with socket.socket(socket.AF_UNIX) as line:
         line.settimeout(ANSWER_SECONDS)
         try:
@@ -103,7 +102,7 @@ def ask(path: Path, request: Request) -> Reply:
 
 
 class Detour:
-    """The TAP device by which a card's packets go. Raises OSError where there is no such card."""
+    """The TAP device by which a NIC's packets go. Raises OSError where there is no such NIC."""
 
     def __init__(self, card: str, place: int, how: Impairment, *, back: bool = False) -> None:
         self._how, self._random, self._back = how, random.Random(), back
@@ -114,7 +113,7 @@ class Detour:
         try:
             self.card = socket.if_nametoindex(card)
         except OSError as error:
-            raise OSError("there is no such network card: is the machine on?") from error
+            raise OSError("there is no such NIC: is the machine on?") from error
         self.mark = self.card * _PLACES + place
         with contextlib.ExitStack() as held:
             self.out = held.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0))
@@ -134,8 +133,8 @@ class Detour:
             self.device = socket.if_nametoindex(name)
             self._held = held.pop_all()
 
-    def there(self) -> bool:
-        """Whether the card still exists: it goes with its machine's power."""
+    def exists(self) -> bool:
+        """Tell whether the NIC still exists: it goes with its machine's power."""
         try:
             return bool(socket.if_indextoname(self.card))
         except OSError:
@@ -162,7 +161,7 @@ class Detour:
                 self._keep(frame, time.monotonic() + seconds)
 
     def _limit(self, frame: bytes, now: float) -> None:
-        """A token bucket."""
+        """Keep the frame for its time by a token bucket."""
         kbit = self._how.kbit
         taken = max(self._taken, now - burst(kbit) / kbit) + len(frame) * 8 / (kbit * 1000)
         if taken - now <= WAIT_MS / 1000:
@@ -177,15 +176,15 @@ class Detour:
         return self._random.random() * 100 < percent
 
     def _spoilt(self, frame: bytes) -> bytes:
-        """With a wrong bit, behind the Ethernet header."""
+        """Return the frame with a wrong bit after the Ethernet header."""
         spoilt = bytearray(frame)
         spoilt[self._random.randrange(_ETHERNET, len(frame))] ^= 1 << self._random.randrange(8)
         return bytes(spoilt)
 
     def _send(self, frame: bytes) -> None:
-        # A card without link, or that has no room, loses it as any card would.
+        # A NIC without link, or that has no room, loses it as any NIC would.
         with contextlib.suppress(OSError):
-            # What is written to the device comes from it, and from there (lab.faults.bpf.as_received) to the card.
+            # What is written to the device comes from it, and from there (lab.faults.bpf.as_received) to the NIC.
             if self._back:
                 os.write(self.tap, frame)
             else:
@@ -211,16 +210,16 @@ class Daemon:
         self._detours: dict[tuple[str, int], Detour] = {}
 
     def serve(self) -> NoReturn:
-        """For ever."""
+        """Answer and pass packets on for ever."""
         self._on(self._server, self._accept)
         looked = 0.0
         while True:
             now = time.monotonic()
             if now - looked > _LOOK_SECONDS:
                 looked = now
-                for key in [key for key, one in self._detours.items() if not one.there()]:
+                for key in [key for key, detour in self._detours.items() if not detour.exists()]:
                     self._end(*key)
-            waits = [seconds for one in self._detours.values() if (seconds := one.due(now)) is not None]
+            waits = [seconds for detour in self._detours.values() if (seconds := detour.due(now)) is not None]
             for event, _ in self._selector.select(min([*waits, _LOOK_SECONDS]) if self._detours else None):
                 # A detour that has just ended may still be among the events.
                 if event.fd in self._selector.get_map():
@@ -262,37 +261,35 @@ class Daemon:
 
     def _begin(self, request: Request) -> Reply:
         key = (request.card, request.place)
-        if key in self._detours and self._detours[key].there():
+        if key in self._detours and self._detours[key].exists():
             return Reply(error="it has a fault of this kind already: end that first")
-        # A machine's card of before its power was off.
+        # A machine's NIC of before its power was off.
         self._end(*key)
-        one = self._detours[key] = Detour(*key, request.impairment, back=request.back)
-        self._on(one.tap, one.take)
-        last = one.mark - one.mark % _PLACES + _PLACES - 1
+        detour = self._detours[key] = Detour(*key, request.impairment, back=request.back)
+        self._on(detour.tap, detour.take)
+        last = detour.mark - detour.mark % _PLACES + _PLACES - 1
         return Reply(
-            name=one.name, device=one.device, card=one.card, mark=one.mark, first_mark=one.mark, last_mark=last
+            name=detour.name,
+            device=detour.device,
+            card=detour.card,
+            mark=detour.mark,
+            last_mark=last,
         )
 
     def _end(self, card: str, place: int) -> Reply:
-        one = self._detours.pop((card, place), None)
-        if one is not None:
-            self._selector.unregister(one.tap)
-            one.close()
+        detour = self._detours.pop((card, place), None)
+        if detour is not None:
+            self._selector.unregister(detour.tap)
+            detour.close()
         return Reply()
-
-
-@contextlib.contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-        server.listen()
-        yield server
 
 
 def main(path: Path) -> NoReturn:
     """Serve until it is killed."""
-    with _listening(path) as server:
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
         Daemon(server).serve()
 
 

@@ -18,7 +18,7 @@ _LENGTH = 110
 
 @dataclass(frozen=True)
 class Side:
-    """What one side says of a port: its system, key, number and state."""
+    """One side's description of a port: its system, key, number and state."""
 
     system: bytes = bytes(6)
     key: int = 0
@@ -29,22 +29,22 @@ class Side:
     port_priority: int = 0xFF
 
     def packed(self) -> bytes:
-        """Its bytes in an LACPDU."""
+        """Return its bytes in an LACPDU."""
         return _INFORMATION.pack(self.system_priority, self.system, self.key, self.port_priority, self.port, self.state)
 
     @classmethod
     def of(cls, data: bytes) -> Side:
-        """A side, read from an LACPDU."""
+        """Read a side from an LACPDU."""
         system_priority, system, key, port_priority, port, state = _INFORMATION.unpack(data)
         return cls(system, key, port, state, system_priority=system_priority, port_priority=port_priority)
 
     def known_as(self, other: Side) -> bool:
-        """Whether the other side means this port when it says `other`."""
+        """Tell whether the other side means this port by `other`."""
         return replace(self, state=0) == replace(other, state=0) and not (self.state ^ other.state) & AGGREGATION
 
 
 def pack(actor: Side, partner: Side) -> bytes:
-    """An LACPDU from its subtype on: actor, partner and collector information, and the end (clause 6.4.2.3)."""
+    """Make an LACPDU from its subtype on: actor, partner and collector information, and the end (clause 6.4.2.3)."""
     data = struct.pack("!BB", 1, 1)
     data += struct.pack("!BB", 1, 20) + actor.packed() + bytes(3)
     data += struct.pack("!BB", 2, 20) + partner.packed() + bytes(3)
@@ -70,7 +70,7 @@ class Port:
 
     @property
     def carries(self) -> bool:
-        """Whether frames pass."""
+        """Tell whether frames pass."""
         return bool(self.actor.state & DISTRIBUTING)
 
 
@@ -121,6 +121,6 @@ class Aggregator:
         return changed
 
     def say(self, index: int) -> bytes:
-        """What a port says now."""
+        """Return a port's current description of itself."""
         port = self.ports[index]
         return pack(port.actor, port.partner)

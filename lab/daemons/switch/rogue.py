@@ -1,6 +1,6 @@
 """A second DHCP server in a lab, a router that somebody has plugged in: `python -m lab.daemons.switch.rogue CONFIG`.
 
-It is a host of its own, with a network namespace, a card in a bridge of the lab's and an address, and runs dnsmasq
+It is a host of its own, with a network namespace, a NIC in a bridge of the lab's and an address, and runs dnsmasq
 without DNS. It leases addresses of its own network, and names itself as gateway and DNS server, which it is not. All of
 it ends with this process.
 """

@@ -83,7 +83,7 @@ def test_dmtfs_tacklebox_boots_an_image(bmc: Running, session, image, request):
     name = request.node.callspec.params["bmc"]
     drive, target = DRIVES[name], TARGETS.get(name, "Cd")
     tacklebox.insert_virtual_media(session, image, media_id=drive)
-    [used] = [one["Id"] for one in tacklebox.get_virtual_media(session) if one["Inserted"]]
+    [used] = [drive["Id"] for drive in tacklebox.get_virtual_media(session) if drive["Inserted"]]
     assert drive in (None, used)
     if name in ("idrac10", "supermicro"):
         # Tacklebox knows no Settings resource and no UsbCd.
@@ -123,7 +123,7 @@ def test_redfishtool_reads_and_sets(tmp_path):
 def started(layout, port):
     """The lab's daemon of BMCs, as a lab starts it, at a port of the loopback interface; its account."""
     prepared = services.prepare(layout, "clients", None, None)
-    [service] = [one for one in prepared.plan.services if one.name == "bmc"]
+    [service] = [service for service in prepared.plan.services if service.name == "bmc"]
     config = Path(service.argv[-1])
     with config.open("a") as settings:
         settings.write(f"SUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\nSUSHY_EMULATOR_LISTEN_PORT = {port}\n")
@@ -153,7 +153,7 @@ def test_curl_logs_in_and_out_of_the_daemon_that_labs_start(tmp_path):
             done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=True)
             head, _, body = done.stdout.partition("\n\n")
             status, *fields = head.splitlines()
-            return int(status.split()[1]), dict(one.split(": ", 1) for one in fields), body
+            return int(status.split()[1]), dict(field.split(": ", 1) for field in fields), body
 
         # As users type it: without a content type.
         login = json.dumps({"UserName": user, "Password": password})
@@ -171,7 +171,7 @@ def test_curl_logs_in_and_out_of_the_daemon_that_labs_start(tmp_path):
         assert curl("Systems", "-u", f"{user}:{password}")[0] == 200
         assert curl("Systems", "-u", f"{user}:{password}x")[0] == 401
     log = [json.loads(line) for line in (layout.log / "bmc-requests.jsonl").read_text().splitlines()]
-    assert [(one["method"], one["status"]) for one in log] == [
+    assert [(entry["method"], entry["status"]) for entry in log] == [
         ("POST", 201), ("POST", 204), ("POST", 400), ("DELETE", 204), ("GET", 401), ("GET", 200), ("GET", 401),
     ]  # fmt: skip
     assert password not in str(log)

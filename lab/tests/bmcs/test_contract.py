@@ -1,18 +1,20 @@
-"""What a driver of machines promises (docs/writing-a-driver.md), kept through every vendor's BMC."""
+"""The promises of drivers (docs/writing-a-driver.md), kept through every vendor's BMC."""
 
 from http.server import SimpleHTTPRequestHandler
 
+import msgspec
 import pytest
+from sushy import connector
 from werkzeug.test import Client
 
 from drivers.container import Request
 from drivers.errors import ConnectionFailedError, DriverError, MediaError
 from drivers.protocols import Boot, BootDevice, Power, PowerState, VirtualMedia
-from drivers.redfish import system
+from drivers.redfish import media, service, system
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, working
 from lab.daemons import httpd
-from lab.testing.bmcs import PASSWORD, USER, Running, hurried, running
+from lab.testing.bmcs import PASSWORD, USER, Clock, Running, running
 
 # BMCs do not verify whom they fetch images from (sushy-tools:resources/vmedia.py).
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
@@ -27,12 +29,21 @@ def known(bmc: Running):
 
 
 @pytest.fixture
-def bmc(request, tmp_path, monkeypatch):
-    """The BMC of a profile, ten times as fast as it is."""
-    for module in ("service", "media"):
-        monkeypatch.setattr(f"drivers.redfish.{module}.POLL_SECONDS", 0.1)
+def clock(monkeypatch):
+    """The clock of the BMC, of the driver and of sushy."""
+    clock = Clock()
+    for module in (service, media, system, connector):
+        monkeypatch.setattr(module, "time", clock)
+    return clock.monotonic
+
+
+@pytest.fixture
+def bmc(request, tmp_path, clock):
+    """The BMC of a profile, with its delays; the power-off of one that takes its time is a timer's."""
     name, encrypted = request.param if isinstance(request.param, tuple) else (request.param, True)
-    with running(name, tmp_path, hurried(profile(name), 0.1), encrypted=encrypted) as bmc:
+    slow = profile(name)
+    quick = msgspec.structs.replace(slow, power=msgspec.structs.replace(slow.power, off_seconds=0.1))
+    with running(name, tmp_path, quick if slow.power.off_seconds else slow, encrypted=encrypted, clock=clock) as bmc:
         yield bmc
 
 
@@ -150,10 +161,9 @@ def test_a_machine_is_switched_off_and_on_at_once(bmc: Running):
 
 
 @pytest.mark.parametrize(("name", "status"), [("idrac", 503), ("idrac10", 409), ("ilo", 400)])
-def test_a_bmc_that_says_not_yet_is_asked_again(name, status, tmp_path):
-    # Long enough that the next request cannot be late.
-    with running(name, tmp_path, hurried(profile(name), 2), encrypted=False) as bmc:
-        machine = bmc.service(patience=60).system(bmc.profile.system, "master-0")
+def test_a_bmc_that_says_not_yet_is_asked_again(name, status, tmp_path, clock):
+    with running(name, tmp_path, encrypted=False, clock=clock) as bmc:
+        machine = known(bmc)
         machine.on()
         machine.cycle()
         assert machine.state() is PowerState.ON
@@ -238,8 +248,7 @@ def test_a_bmc_that_is_not_ready_for_longer_than_it_is_waited_for(bmc: Running):
 
 
 @pytest.mark.parametrize("bmc", ["ilo"], indirect=True)
-def test_nobody_listens(bmc: Running, monkeypatch):
-    monkeypatch.setattr("sushy.connector.time.sleep", lambda _seconds: None)
+def test_nobody_listens(bmc: Running):
     client = system.Service("https://127.0.0.1:1/redfish/v1/", "admin", "right", timeout=5)
     with pytest.raises(ConnectionFailedError) as caught:
         client.system("", "master-0").state()

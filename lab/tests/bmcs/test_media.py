@@ -73,7 +73,7 @@ def test_a_name_that_a_server_chooses_is_no_path(bmc, machine, serve, folder, tm
     assert insert(bmc, f"{serve(Named)}/f.iso", **login) == 204
     made = set(tmp_path.rglob("*")) - set(before)
     places = (str(folder / "media"), str(folder / "images"), str(folder / "vmedia.sqlite"))
-    assert [one for one in made if not str(one).startswith(places)] == []
+    assert [path for path in made if not str(path).startswith(places)] == []
     assert held_by(machine).startswith(f"{folder}/media/")
     assert eject(bmc) == 204
     assert set(before) <= set(tmp_path.rglob("*"))
@@ -89,7 +89,7 @@ def test_an_eject_removes_nothing_but_what_its_insert_made(bmc, folder, tmp_path
     assert len(list((folder / "media").iterdir())) == 2
     assert eject(bmc) == 204
     assert eject(bmc) == 204
-    assert [one.name for one in (folder / "media").iterdir()] == ["other.iso"]
+    assert [path.name for path in (folder / "media").iterdir()] == ["other.iso"]
     assert (folder / "f.iso").read_bytes() == b"image"
 
 
@@ -113,7 +113,7 @@ def test_an_insert_that_fails_changes_nothing(bmc, machine, folder, fields, stat
     assert insert(bmc, fields.pop("Image"), **fields) == status
     assert (bmc("GET", CD).json, held_by(machine)) == (books, media)
     assert (books["Image"], books["Inserted"]) == (url, True)
-    assert [str(one) for one in (folder / "media").iterdir()] == [media]
+    assert [str(path) for path in (folder / "media").iterdir()] == [media]
 
 
 def test_what_the_machine_refuses_is_in_neither_its_drive_nor_the_books(bmc, machine, folder, monkeypatch):
@@ -135,7 +135,7 @@ def test_what_the_machine_refuses_is_in_neither_its_drive_nor_the_books(bmc, mac
         patched.setattr(machine, "ask", refuse)
         assert (insert(bmc, url), eject(bmc)) == (500, 500)
     assert bmc("GET", CD).json == books
-    assert [str(one) for one in (folder / "media").iterdir()] == [held_by(machine)]
+    assert [str(path) for path in (folder / "media").iterdir()] == [held_by(machine)]
 
 
 def test_a_drive_that_the_machine_has_lost_its_image_from_is_empty(bmc, machine, folder):
@@ -178,7 +178,7 @@ def test_a_download_blocks_no_other_and_ends_with_its_client(machine, folder, se
         deadline = time.monotonic() + 10
         while list((folder / "media").glob("tmp*")) and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert [one.read_bytes() for one in (folder / "media").iterdir()] == [b"image"]
+        assert [path.read_bytes() for path in (folder / "media").iterdir()] == [b"image"]
         bmc.shutdown()
 
 

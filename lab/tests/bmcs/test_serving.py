@@ -18,7 +18,7 @@ import pytest
 
 from installer.common.certificates import authority
 from lab.bmcs import serving
-from lab.bmcs.resources.tasks import Tasks
+from lab.bmcs.resources.media import Tasks
 from lab.bmcs.web import Response
 from lab.daemons.pki import issue
 from lab.testing.bmcs import PASSWORD, USER, Memory, owned
@@ -60,7 +60,7 @@ class Daemon:
         return socket.create_connection(("127.0.0.1", self.ports[number]), timeout=20)
 
     def say(self, number: int, text: bytes) -> tuple[int, dict]:
-        """What one of the two answers: status and JSON. Sends no more once it hangs up."""
+        """The answer of one of the two: status and JSON. Sends no more once it hangs up."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         with context.wrap_socket(self.connect(number), server_hostname="127.0.0.1") as connection:
             connection.sendall(text)
@@ -125,7 +125,7 @@ def test_without_a_login_no_body_is_read_or_noted(daemon, number, size):
         headers = f"Authorization: {login}" if login else ""
         status, answer = daemon.ask(number, "POST", SYSTEMS, body=body, headers=headers, login=False)
         assert (status, answer["error"]["@Message.ExtendedInfo"][0]["Message"] != "") == (401, True)
-    assert [one.get("body") for one in daemon.log()[begun:] if "body" in one] == []
+    assert [entry.get("body") for entry in daemon.log()[begun:] if "body" in entry] == []
 
 
 @pytest.mark.parametrize(
@@ -176,16 +176,25 @@ def test_what_is_no_request_is_refused_in_redfishs_form(daemon, number, text):
     assert re.search(r"\d{3}", answer["error"]["@Message.ExtendedInfo"][0]["Message"])
 
 
+def test_a_clients_request_is_noted_once(daemon, number):
+    """Without what a vendor's BMC only asks the emulator."""
+    begun = len(daemon.log())
+    assert daemon.ask(number, "GET", SYSTEMS)[0] == 200
+    noted = [(entry["method"], entry["path"], entry["status"]) for entry in daemon.log()[begun:]]
+    assert noted == [("GET", SYSTEMS, 200)]
+
+
 def test_a_large_body_is_not_noted_whole(daemon):
     begun = len(daemon.log())
     assert daemon.ask(0, "POST", "/redfish/v1/", body=b'{"a": "' + b"x" * 20_000 + b'"}', login=False)[0] == 405
-    assert [one["body"] for one in daemon.log()[begun:]] == ["20009 bytes"]
+    assert [entry["body"] for entry in daemon.log()[begun:]] == ["20009 bytes"]
 
 
 @pytest.fixture
 def hurried(monkeypatch):
     """A server that waits for hardly anybody."""
-    monkeypatch.setattr("lab.bmcs.serving.REQUEST_SECONDS", 0.3)
+    for name in ("REQUEST_SECONDS", "_REST_SECONDS"):
+        monkeypatch.setattr(serving, name, 0.3)
 
     def application(environ, start_response):
         start_response("200 OK", [("Content-Length", "0")])

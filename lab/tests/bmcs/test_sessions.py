@@ -1,4 +1,4 @@
-"""Who may ask a BMC, the lab's own or a vendor's: an account, or a session until it ends (DSP0266, "Sessions")."""
+"""Access to a BMC, the lab's own or a vendor's: accounts and sessions (DSP0266, "Sessions")."""
 
 import bcrypt
 import pytest
@@ -8,17 +8,10 @@ from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.shared import Shared
 from lab.daemons.bmc import accounts
-from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated
+from lab.testing.bmcs import PASSWORD, USER, Clock, Contained, Memory, emulated
 
 SESSIONS = "/redfish/v1/SessionService/Sessions"
 SECRETS = {"UserName": USER, "Password": PASSWORD}
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -33,7 +26,8 @@ def client(request, tmp_path, clock):
 
     with emulated(Contained(Memory()), tmp_path) as app:
         kind = profile(request.param)
-        front = Front(kind, "master-0", app, account, clock=clock) if kind.system else Shared(app, account, clock=clock)
+        now = clock.monotonic
+        front = Front(kind, "master-0", app, account, clock=now) if kind.system else Shared(app, account, clock=now)
         yield Client(front)
 
 
@@ -70,13 +64,13 @@ def test_a_session_that_nobody_uses_ends(client, clock, request):
     idle = profile(request.node.callspec.params["client"]).session_seconds
     assert service["SessionTimeout"] >= idle
     for _ in range(3):
-        clock.now += idle * 0.9
+        clock.sleep(idle * 0.9)
         assert seen(client, token) == 200
     # The other one has not been used for that long.
     assert seen(client, other) == 401
     members = client.get(SESSIONS, headers={"X-Auth-Token": token}).get_json()["Members"]
     assert members == [{"@odata.id": place}]
-    clock.now += idle * 1.1
+    clock.sleep(idle * 1.1)
     assert seen(client, token) == 401
 
 
@@ -143,7 +137,7 @@ def drives_of(client, system, headers):
         media = client.get(owner, headers=headers).get_json().get("VirtualMedia")
         if media:
             members = client.get(media["@odata.id"], headers=headers).get_json()["Members"]
-            return [one["@odata.id"] for one in members]
+            return [member["@odata.id"] for member in members]
     raise AssertionError("it has no drives")
 
 

@@ -1,6 +1,7 @@
-"""What vendors' BMCs do with requests that they do not carry out, and with resets that do not happen."""
+"""Requests that vendors' BMCs do not carry out, and resets that do not happen."""
 
 from base64 import b64encode
+from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler
 
 import pytest
@@ -13,7 +14,7 @@ from lab.bmcs.profile import profile, profiles
 from lab.bmcs.shared import Shared
 from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
 
-NAMES = [name for name, one in profiles().items() if one.system]
+NAMES = [name for name, each in profiles().items() if each.system]
 LOGIN = ("reader", "of-images")
 
 
@@ -66,12 +67,40 @@ def refused(answer, status=400):
     assert info["Message"]
 
 
+@contextmanager
+def failing(bmc, monkeypatch, operation="", error=PowerError):
+    """Within the block the machine's daemon fails at an operation, or at all of them."""
+    usual = bmc.machine.ask
+
+    def ask(request):
+        if operation in ("", request.op):
+            raise error("it does not work", machine="master-0")
+        return usual(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", ask)
+        yield
+
+
+@pytest.fixture
+def image(serve, tmp_path):
+    """The URL of an image."""
+    (tmp_path / "some.iso").write_bytes(b"no image at all")
+    return f"{serve(SimpleHTTPRequestHandler)}/some.iso"
+
+
+def inside(bmc):
+    """Tell whether the machine's drive holds an image."""
+    return bool(bmc.machine.ask(Request(op="list"))[0].media)
+
+
 @pytest.mark.parametrize("bmc", NAMES, indirect=True)
-@pytest.mark.parametrize("enabled", ["Sometimes", "once", "", 1, ["Once"], {}])
-def test_an_override_of_no_known_duration_is_refused(bmc, enabled):
+def test_an_override_of_no_known_duration_is_refused(bmc):
     assert bmc.boot("Pxe", "Continuous").status_code == 204
     view = bmc.machine.ask(Request(op="list"))
-    refused(bmc.boot("Hdd", enabled))
+    unknown: tuple[object, ...] = ("Sometimes", "once", "", 1, ["Once"], {})
+    for enabled in unknown:
+        refused(bmc.boot("Hdd", enabled))
     assert bmc.override == ("Pxe", "Continuous")
     assert bmc.machine.ask(Request(op="list")) == view
 
@@ -90,15 +119,7 @@ def test_an_override_is_there_until_it_is_disabled_and_after_a_restart_of_the_bm
 @pytest.mark.parametrize("bmc", NAMES, indirect=True)
 def test_an_override_that_the_machine_does_not_take_is_none(bmc, monkeypatch):
     bmc.boot("Pxe", "Continuous")
-    usual = bmc.machine.ask
-
-    def ask(request):
-        if request.op == "first":
-            raise BootError("it has no hd to boot from", machine="master-0")
-        return usual(request)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bmc.machine, "ask", ask)
+    with failing(bmc, monkeypatch, "first", BootError):
         refused(bmc.boot("Hdd", "Continuous"))
     assert bmc.override == ("Pxe", "Continuous")
 
@@ -122,13 +143,7 @@ def test_once_counts_a_power_on_that_happened(bmc, monkeypatch):
     refused(bmc.reset("ForceRestart"), 409)
     refused(bmc.reset("Explode"), 400)
     assert bmc.override == ("Cd", "Once")
-    with monkeypatch.context() as broken:
-
-        def fail(_request):
-            raise PowerError("its warden cannot be started", machine="master-0")
-
-        usual = bmc.machine.ask
-        broken.setattr(bmc.machine, "ask", lambda request: fail(request) if request.op == "on" else usual(request))
+    with failing(bmc, monkeypatch, "on"):
         refused(bmc.reset("On"), 500)
     assert bmc.override == ("Cd", "Once")
     bmc.machine.ask(Request(op="media", machine="master-0", value="/some.iso"))
@@ -153,17 +168,14 @@ def test_a_bmc_that_had_nothing_to_do_is_ready(name, tmp_path):
 
 
 @pytest.mark.parametrize("bmc", ["ilo"], indirect=True)
-def test_an_ilos_medium_leaves_at_the_second_start_and_at_nothing_else(bmc, serve, tmp_path, monkeypatch):
-    (tmp_path / "some.iso").write_bytes(b"no image at all")
-    url = f"{serve(SimpleHTTPRequestHandler)}/some.iso"
+def test_an_ilos_medium_leaves_at_the_second_start_and_at_nothing_else(bmc, image, monkeypatch):
     drive = f"{bmc.media}/2"
 
     def is_in():
-        inside = bool(bmc.machine.ask(Request(op="list"))[0].media)
-        assert bmc.get(drive)["Inserted"] is inside
-        return inside
+        assert bmc.get(drive)["Inserted"] is inside(bmc)
+        return inside(bmc)
 
-    assert bmc.insert("2", Image=url).status_code == 204
+    assert bmc.insert("2", Image=image).status_code == 204
     refused(bmc.ask("PATCH", drive, {"Oem": {"Hpe": {"BootOnNextServerReset": "yes"}}}))
     refused(bmc.ask("PATCH", drive, {"Oem": "x"}))
     assert bmc.ask("PATCH", drive, {"Oem": {"Hpe": {"BootOnNextServerReset": True}}}).status_code == 204
@@ -172,15 +184,7 @@ def test_an_ilos_medium_leaves_at_the_second_start_and_at_nothing_else(bmc, serv
         assert is_in()
     bmc.reset("ForceOff")
     bmc.reset("ForceOff")
-    usual = bmc.machine.ask
-
-    def broken(request):
-        if request.op == "on":
-            raise PowerError("its warden cannot be started", machine="master-0")
-        return usual(request)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bmc.machine, "ask", broken)
+    with failing(bmc, monkeypatch, "on"):
         refused(bmc.reset("On"), 500)
     assert is_in()
     bmc.reset("On")
@@ -223,27 +227,21 @@ def test_the_account_of_the_images_server_is_used(bmc, drive, serve, tmp_path):
 
 
 @pytest.mark.parametrize(("bmc", "drive"), INSERTS, indirect=["bmc"])
-@pytest.mark.parametrize(
-    "more",
-    [
+def test_what_an_insert_asks_for_is_done_or_refused(bmc, drive, image):
+    asked: list[dict[str, object]] = [
         {"WriteProtected": False}, {"Inserted": False}, {"TransferProtocolType": "NFS"}, {"MediaType": "Floppy"},
         {"Image": "http://["}, {"Image": None}, {"Image": 5},
         {"TransferMethod": "Pigeon"}, {"Colour": "red"}, {"WriteProtected": "no"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_an_insert_asks_for_is_done_or_refused(bmc, drive, more, serve, tmp_path):
-    (tmp_path / "some.iso").write_bytes(b"no image at all")
-    refused(bmc.insert(drive, **{"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso", **more}))
-    assert bmc.get(f"{bmc.media}/{drive}")["Inserted"] is False
-    assert bmc.machine.ask(Request(op="list"))[0].media == ""
+    ]  # fmt: skip
+    for more in asked:
+        refused(bmc.insert(drive, **{"Image": image, **more}))
+        assert (bmc.get(f"{bmc.media}/{drive}")["Inserted"], inside(bmc)) == (False, False), more
 
 
 @pytest.mark.parametrize("bmc", ["xcc"], indirect=True)
-def test_a_patch_that_names_no_image_ejects_none(bmc, serve, tmp_path):
-    (tmp_path / "some.iso").write_bytes(b"no image at all")
+def test_a_patch_that_names_no_image_ejects_none(bmc, image):
     drive = f"{bmc.media}/EXT1"
-    assert bmc.ask("PATCH", drive, {"Image": f"{serve(SimpleHTTPRequestHandler)}/some.iso"}).status_code == 200
+    assert bmc.ask("PATCH", drive, {"Image": image}).status_code == 200
     bodies: tuple[dict[str, object], ...] = (
         {}, {"WriteProtected": True}, {"Oem": {}}, {"Inserted": True}, {"Inserted": "no"}, {"Image": []},
         {"Image": None, "Inserted": True}, {"Image": None, "Colour": "red"},
@@ -255,31 +253,11 @@ def test_a_patch_that_names_no_image_ejects_none(bmc, serve, tmp_path):
     assert bmc.get(drive)["Inserted"] is False
 
 
-@pytest.fixture
-def image(serve, tmp_path):
-    """The URL of one."""
-    (tmp_path / "some.iso").write_bytes(b"no image at all")
-    return f"{serve(SimpleHTTPRequestHandler)}/some.iso"
-
-
-def inside(bmc):
-    """Whether the machine's drive holds an image."""
-    return bool(bmc.machine.ask(Request(op="list"))[0].media)
-
-
 @pytest.mark.parametrize(("bmc", "drive"), INSERTS[:3], indirect=["bmc"])
 def test_an_eject_that_fails_leaves_the_image_in_the_books_too(bmc, drive, image, monkeypatch):
     assert bmc.insert(drive, Image=image).status_code == 204
-    usual = bmc.machine.ask
-
-    def broken(request):
-        if request.op == "media":
-            raise PowerError("its warden does not answer", machine="master-0")
-        return usual(request)
-
     eject = f"{bmc.media}/{drive}/Actions/VirtualMedia.EjectMedia"
-    with monkeypatch.context() as patched:
-        patched.setattr(bmc.machine, "ask", broken)
+    with failing(bmc, monkeypatch, "media"):
         refused(bmc.ask("POST", eject, {}), 500)
     assert (bmc.get(f"{bmc.media}/{drive}")["Inserted"], inside(bmc)) == (True, True)
     assert bmc.ask("POST", eject, {}).status_code == 204
@@ -291,14 +269,14 @@ def test_two_drives_do_not_hold_what_is_in_the_machines_one(bmc, drives, image):
     first, second = drives
     assert bmc.insert(first, Image=image).status_code == 204
     refused(bmc.insert(second, Image=f"{image}?other"), 500)
-    assert [bmc.get(f"{bmc.media}/{one}")["Image"] for one in drives] == [image, None]
+    assert [bmc.get(f"{bmc.media}/{drive}")["Image"] for drive in drives] == [image, None]
 
 
 @pytest.mark.parametrize(("bmc", "drive"), INSERTS[:3], indirect=["bmc"])
 def test_a_drive_is_what_the_labs_own_bmc_has_made_of_it(bmc, drive, image):
     state = bmc.front.state
     state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia", {"Image": image})
-    assert [bmc.get(f"{bmc.media}/{one.id}")["Image"] for one in bmc.profile.media.drives].count(image) == 1
+    assert [bmc.get(f"{bmc.media}/{drive.id}")["Image"] for drive in bmc.profile.media.drives].count(image) == 1
     state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", {})
     assert bmc.insert(drive, Image=image).status_code == 204
     state.ask("POST", "/VirtualMedia/Cd/Actions/VirtualMedia.EjectMedia", {})
@@ -311,11 +289,7 @@ def test_what_the_machine_holds_is_known_after_a_first_request_that_failed(bmc, 
     bmc = Bmc(bmc.front.state.inner.application, "idrac", bmc.machine)
     assert bmc.front.state.uuid
 
-    def broken(_request):
-        raise PowerError("its daemon does not answer", machine="master-0")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bmc.machine, "ask", broken)
+    with failing(bmc, monkeypatch):
         refused(bmc.ask("GET", f"{bmc.media}/1"), 500)
     assert bmc.get(f"{bmc.media}/1")["Image"] == image
 
@@ -332,19 +306,16 @@ def test_the_first_request_for_an_irmcs_share_has_what_is_connected(bmc, tmp_pat
 
 
 @pytest.mark.parametrize("bmc", ["idrac", "ilo", "nobody"], indirect=True)
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"Boot": {"BootSourceOverrideMode": "Legacy"}}, {"Boot": {"HttpBootUri": "http://files.example/"}},
-        {"Boot": {}}, {"AssetTag": "x"}, {"IndicatorLED": "Green"},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_what_comes_with_an_override_is_done_or_refused(bmc, body):
+def test_what_comes_with_an_override_is_done_or_refused(bmc):
     override = {"BootSourceOverrideTarget": "Pxe", "BootSourceOverrideEnabled": "Continuous"}
-    boot = {**override, **body["Boot"]} if body.get("Boot") else body.get("Boot", override)
-    refused(bmc.ask("PATCH", bmc.system, {**body, "Boot": boot}))
-    assert bmc.override == ("None", "Disabled")
+    bodies: tuple[dict[str, object], ...] = (
+        {"Boot": {**override, "BootSourceOverrideMode": "Legacy"}},
+        {"Boot": {**override, "HttpBootUri": "http://files.example/"}},
+        {"Boot": {}}, {"Boot": override, "AssetTag": "x"}, {"Boot": override, "IndicatorLED": "Green"},
+    )  # fmt: skip
+    for body in bodies:
+        refused(bmc.ask("PATCH", bmc.system, body))
+        assert bmc.override == ("None", "Disabled"), body
     boot = {**override, "BootSourceOverrideMode": "UEFI"}
     assert bmc.ask("PATCH", bmc.system, {"@odata.id": bmc.system, "Boot": boot}).status_code == 204
     assert bmc.ask("PATCH", bmc.system, {"IndicatorLED": "Blinking", "Boot": override}).status_code == 204

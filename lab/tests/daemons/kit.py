@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import libvirt
 
-from drivers.bootorder import Place, behind, in_order, places
+from drivers.bootorder import Place, in_order, next_order, places
 from drivers.protocols import BootDevice
 
 
@@ -48,27 +48,27 @@ class Domain:
         assert self._running is not None
         order = json.loads(text)
         alias = order["arguments"]["path"].rpartition("/")[2]
-        [place] = [one for one in places(self._running) if one.alias == alias]
+        [place] = [place for place in places(self._running) if place.alias == alias]
         # QEMU: "The bootindex has already been used".
-        assert order["arguments"]["value"] not in [one.order for one in places(self._running)]
+        assert order["arguments"]["value"] not in [place.order for place in places(self._running)]
         place.put(order["arguments"]["value"])
         return "{}"
 
     # -- libvirt's domain ------------------------------------------------------------------------------------------
 
     def XMLDesc(self, flags: int = 0) -> str:
-        """What is defined, or what runs."""
+        """Return the definition, or the description of the running domain."""
         live = self._running is not None and not flags & libvirt.VIR_DOMAIN_XML_INACTIVE
         return ElementTree.tostring(self._running, encoding="unicode") if live and self._running else self.xml
 
     def isActive(self) -> bool:
-        """Whether it runs."""
+        """Tell whether it runs."""
         return self._running is not None
 
     def create(self) -> None:
         """Start it."""
         tree = ElementTree.fromstring(self.xml)
-        orders = [one.order for one in in_order(places(tree))]
+        orders = [place.order for place in in_order(places(tree))]
         if len(orders) != len(set(orders)):
             raise libvirt.libvirtError(f"The bootindex of {orders} has already been used")
         for number, place in enumerate(places(tree)):
@@ -156,7 +156,7 @@ def with_cd(domain: Domain) -> None:
     tree = ElementTree.fromstring(domain.xml)
     devices = tree.find("devices")
     assert devices is not None
-    Place(ElementTree.SubElement(devices, "disk", device="cdrom"), BootDevice.CD).put(behind(places(tree)))
+    Place(ElementTree.SubElement(devices, "disk", device="cdrom"), BootDevice.CD).put(next_order(places(tree)))
     for boot in tree.findall("os/boot"):
         [system] = tree.findall("os")
         system.remove(boot)
@@ -165,7 +165,7 @@ def with_cd(domain: Domain) -> None:
 
 @contextmanager
 def libvirt_of(domain: Domain) -> Iterator[Domain]:
-    """Whoever asks libvirt within the block gets this domain."""
+    """Have libvirt within the block answer for this domain."""
 
     def opened(_uri: str) -> Any:
         return domain

@@ -1,4 +1,4 @@
-"""What a BMC, by Redfish or IPMI, makes of a machine's boot order: a libvirt that runs nothing says what starts try."""
+"""Boot orders set by Redfish and IPMI: a libvirt that runs nothing says what starts try."""
 
 import logging
 from contextlib import closing
@@ -127,9 +127,9 @@ def test_cards_that_are_set_first_leave_the_others_as_they_were(machine, bmc):
     ask(bmc, domain, "Cd", "Once")
     bmc.set_power_state(domain.UUIDString(), "On")
     domain.restart()
-    cards = [one for one in usual if "card" in one] or domain.starts[-1][:1]
+    cards = [device for device in usual if "card" in device] or domain.starts[-1][:1]
     assert cards[0].startswith("card")
-    rest = [one for one in usual if one not in cards]
+    rest = [device for device in usual if device not in cards]
     assert domain.starts == [["cd", *cards, *rest], [*cards, *rest, "cd"]]
 
 
@@ -155,7 +155,7 @@ def test_a_card_or_disk_asked_for_once_is_tried_first_at_one_power_on(machine, b
     kind = "card" if target == "Pxe" or usual == ["card 2"] else "disk"
     assert first[0].startswith(kind)
     # What is usually not tried comes last until the machine is off.
-    assert [one for one in second if one in before] == before == last
+    assert [device for device in second if device in before] == before == last
     assert second == third
 
 
@@ -164,8 +164,8 @@ def test_cards_are_first_with_an_empty_drive_too(machine, bmc):
     ask(bmc, domain, "Pxe")
     assert bmc.get_boot_device(domain.UUIDString()) == "Pxe"
     bmc.set_power_state(domain.UUIDString(), "On")
-    cards = [one for one in domain.starts[0] if "card" in one]
-    assert domain.starts == [[*cards, *(one for one in usual if one not in cards)]]
+    cards = [device for device in domain.starts[0] if "card" in device]
+    assert domain.starts == [[*cards, *(device for device in usual if device not in cards)]]
     assert cards
 
 
@@ -198,7 +198,7 @@ def test_another_image_comes_where_the_one_before_was_asked_for(disk, bmc):
         insert(bmc, disk)
         ask(bmc, disk, "Cd", enabled)
         insert(bmc, disk, "other.iso")
-        assert [one.name for one in disk.pool.iterdir()] == [f"other-iso-{identity}.img"]
+        assert [path.name for path in disk.pool.iterdir()] == [f"other-iso-{identity}.img"]
         bmc.set_power_state(identity, "On")
         disk.restart()
         assert disk.starts[-2:] == [["cd", "disk"], then]
@@ -222,7 +222,7 @@ def test_an_insert_that_libvirt_refuses_leaves_the_image_that_is_there(disk, bmc
     with pytest.raises(Exception, match="it is refused"):
         insert(bmc, disk, "other.iso")
     assert disk.xml == before
-    assert [one.name for one in disk.pool.iterdir()] == [f"some-iso-{identity}.img"]
+    assert [path.name for path in disk.pool.iterdir()] == [f"some-iso-{identity}.img"]
     assert bmc.get_boot_image(identity, "Cd")[0] == str(next(disk.pool.iterdir()))
     monkeypatch.undo()
     bmc.set_boot_image(identity, "Floppy", str(disk.pool.parent / "other.iso"))

@@ -79,7 +79,7 @@ def server(serve):
 
 
 def partial(folder):
-    return [one for one in folder.rglob("tmp*") if one.is_file()]
+    return [path for path in folder.rglob("tmp*") if path.is_file()]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_login_is_told_to_the_images_server_and_to_nobody_else(put, serve, ser
     put(url, login=("user", "wörd"))
     put(f"{serve(Elsewhere)}/f.iso", login=("user", "word"))
     wanted = f"Basic {b64encode('user:wörd'.encode()).decode()}"
-    assert [one.get("Authorization") for one in handler.asked] == [wanted, None]
+    assert [headers.get("Authorization") for headers in handler.asked] == [wanted, None]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_cannot_be_fetched_is_told_without_its_login(put, folder, url, logi
         put(url, login=login)
     assert caught.value.status == status
     assert "hidden" not in str(caught.value)
-    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert [path.name for path in folder.iterdir()] == ["images"]
 
 
 def test_a_download_that_is_cut_short_is_none(put, server, folder):
@@ -169,7 +169,7 @@ def test_a_download_that_is_cut_short_is_none(put, server, folder):
     handler.answers = {"Content-Length": "6000", "ETag": '"1"'}
     with pytest.raises(ImageFetchError, match="cannot be fetched"):
         put(url)
-    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert [path.name for path in folder.iterdir()] == ["images"]
     assert list((folder / "images").iterdir()) == []
 
 
@@ -177,7 +177,7 @@ def test_a_download_has_an_end(put, folder, monkeypatch):
     monkeypatch.setattr("lab.daemons.images.DOWNLOAD_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ImageFetchError, match=r"not within 0\.1 s"):
         put(f"http://127.0.0.1:{silent.getsockname()[1]}/f.iso")
-    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert [path.name for path in folder.iterdir()] == ["images"]
 
 
 def test_what_two_want_at_once_is_downloaded_once(images, folder):
@@ -197,8 +197,8 @@ def test_what_two_want_at_once_is_downloaded_once(images, folder):
         with server.accept()[0] as once_more:
             assert once_more.recv(4096)
             once_more.sendall(head)
-            for one in both:
-                one.result(10)
+            for insert in both:
+                insert.result(10)
         for connection in (waits, *connections):
             connection.close()
     assert targets[0].samefile(targets[1])
@@ -214,7 +214,7 @@ def test_an_image_that_leaves_no_room_is_refused(put, server, folder, announced,
     handler.answers = {"Content-Length": announced} if announced else {"Content-Length": ""}
     with pytest.raises(ImageFetchError, match=r"\d+ bytes are more than there is room for"):
         put(url)
-    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert [path.name for path in folder.iterdir()] == ["images"]
 
 
 def test_the_labs_own_image_is_linked_and_a_new_one_taken_up(folder, serve, tmp_path):
@@ -247,7 +247,7 @@ def test_only_what_lies_in_a_share_is_read_from_it(put, folder, tmp_path, path):
     with pytest.raises(ImageFetchError, match="no such file") as caught:
         put(f"nfs://lab/boot-media/{path.format(tmp_path)}")
     assert caught.value.status == 400
-    assert [one.name for one in folder.iterdir()] == ["images"]
+    assert [path.name for path in folder.iterdir()] == ["images"]
     assert put("nfs://lab/boot-media/f.iso").samefile(tmp_path / "www/f.iso")
 
 

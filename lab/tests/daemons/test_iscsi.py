@@ -40,11 +40,11 @@ def test_the_disk_is_served_to_its_machine_alone(layout: Layout) -> None:
 
 def test_the_service_is_there_for_who_has_such_a_disk(layout: Layout) -> None:
     plan = services.prepare(layout, "san-1", None, None).plan
-    [service] = [one for one in plan.services if one.name == "iscsi"]
+    [service] = [service for service in plan.services if service.name == "iscsi"]
     assert service.ready is not None
     assert (service.ready.address, service.ready.port) == ("10.9.0.1", ISCSI_PORT)
     plan = services.prepare(Layout(layout.root / "sno", topology.sno()), "sno-1", None, None).plan
-    assert "iscsi" not in {one.name for one in plan.services}
+    assert "iscsi" not in {service.name for service in plan.services}
 
 
 def test_its_card_is_told_what_to_attach_and_to_keep_it(layout: Layout, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_keys_are_secret(tmp_path):
 
 
 def holds_secret(content: bytes, secrets: list[bytes]) -> bool:
-    """Whether a file has a password, a hash of one (bcrypt) or a private key in it."""
+    """Tell whether a file has a password, a hash of one (bcrypt) or a private key in it."""
     return any(secret in content for secret in (*secrets, b"$2b$", b"PRIVATE KEY"))
 
 

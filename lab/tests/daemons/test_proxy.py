@@ -45,7 +45,7 @@ def test_hosts_do_not_know_the_registrys_name_and_the_lab_does(tmp_path: Path) -
     layout = Layout(tmp_path / "lab", proxied())
     plan = services.prepare(layout, "sno-1", None, None).plan
     assert "127.0.0.1 registry.test.node0.example\n" in (layout.root / "etc/hosts").read_text()
-    addresses = {one.name: one.ready.address for one in plan.services if one.ready is not None}
+    addresses = {service.name: service.ready.address for service in plan.services if service.ready is not None}
     assert addresses["registry"] == "127.0.0.1"
     assert addresses["proxy"] == "192.168.111.1"
     assert "addr: 127.0.0.1:5000" in (layout.root / "registry.yaml").read_text()

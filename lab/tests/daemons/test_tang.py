@@ -35,14 +35,14 @@ def test_each_labs_keys_are_its_own_and_private(tmp_path: Path) -> None:
     for name in ("one", "two"):
         layout = Layout(tmp_path / name, SHAPE)
         plan = services.prepare(layout, name, None, None).plan
-        assert "tang" in {one.name for one in plan.services}
+        assert "tang" in {service.name for service in plan.services}
         assert {stat.S_IMODE(path.stat().st_mode) for path in layout.tang.iterdir()} == {0o600}
         assert stat.S_IMODE(layout.tang.stat().st_mode) == 0o700
         servers += json.loads(services.tang_servers(layout))
     assert servers[0]["url"] == "http://192.168.111.1:7500"
     assert servers[0]["thumbprint"] != servers[1]["thumbprint"]
     none = Layout(tmp_path / "none", topology.sno())
-    assert "tang" not in {one.name for one in services.prepare(none, "none", None, None).plan.services}
+    assert "tang" not in {service.name for service in services.prepare(none, "none", None, None).plan.services}
     assert services.tang_servers(none) == ""
 
 
@@ -63,7 +63,7 @@ def inside(place: str, thumbprint: str, *command: str) -> None:
 def test_who_knows_its_thumbprint_believes_what_it_says(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "lab", SHAPE)
     plan = services.prepare(layout, "sno-1", None, None).plan
-    [command] = [one.argv for one in plan.services if one.name == "tang"]
+    [command] = [service.argv for service in plan.services if service.name == "tang"]
     [server] = json.loads(services.tang_servers(layout))
     thumbprint = server["thumbprint"]
     script = 'ip link set lo up && ip address add 192.168.111.1/24 dev lo && exec "$@"'

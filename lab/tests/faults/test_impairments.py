@@ -128,10 +128,8 @@ def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
 
 
 @pytest.fixture
-def _switched(world: World, tmp_path: Path) -> Iterator[None]:
-    """Provide the lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address
-    behind it."""
-    world.here(subprocess.run, ["mount", "-t", "bpf", "bpf", str(tmp_path)], check=True, timeout=SECONDS)
+def _switched(world: World) -> Iterator[None]:
+    """The lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address behind it."""
     # Whom the other side knows already.
     mac = world.here(Path("/sys/class/net/lab0/address").read_text).strip()
     world.ip(f"link add leg address {mac} type veth peer name legp")
@@ -140,13 +138,14 @@ def _switched(world: World, tmp_path: Path) -> Iterator[None]:
     world.ip("link set leg up")
     world.ip("link set legp up")
     leg, port = (world.here(socket.if_nametoindex, name) for name in ("legp", "lab0"))
-    world.here(switch.attach, "lab0", switch.from_port([(0, leg)]), tmp_path)
-    world.here(switch.attach, "legp", switch.to_ports(0, [port]), tmp_path)
+    world.here(switch.attach, "lab0", switch.from_port([(0, leg)]))
+    # A program takes the place of the one before.
+    world.here(switch.attach, "legp", switch.to_ports(0, []))
+    world.here(switch.attach, "legp", switch.to_ports(0, [port]))
     yield
     world.ip("link del leg")
     world.ip("link del lab0")
     world.make_cards()
-    world.here(subprocess.run, ["umount", str(tmp_path)], check=True, timeout=SECONDS)
 
 
 @pytest.mark.usefixtures("_switched")
@@ -266,7 +265,7 @@ def test_a_cable_that_comes_again_has_nothing_of_it(world: World) -> None:
 
 def test_where_one_of_two_cards_is_not_there_neither_has_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0", "lab1"])
-    with pytest.raises(LabError, match=r"^lab1: there is no such network card: is the machine on\?$"):
+    with pytest.raises(LabError, match=r"^lab1: there is no such NIC: is the machine on\?$"):
         Latency(100).begin(world.lab)
     assert "aside" not in world.here(_cards)
 

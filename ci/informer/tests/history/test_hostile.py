@@ -9,7 +9,7 @@ import pytest
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
-from ci.informer.history import artifacts, junit, traces
+from ci.informer.history import artifacts, files, junit, traces
 from ci.informer.history.model import Attempt, Run, seconds_of
 from ci.informer.history.store import History
 from ci.informer.pages.build import build
@@ -202,6 +202,18 @@ def test_what_is_written_into_a_link_leaves_the_link(node0_ci, tmp_path, command
     assert node0_ci(*words) in (0, 3)
     assert link.is_symlink()
     assert (tmp_path / "target").stat().st_size
+
+
+def test_a_strangers_link_beside_a_file_is_neither_written_through_nor_removed(tmp_path, monkeypatch):
+    """A folder may be anybody's, and say where a new file would be made first."""
+    monkeypatch.setattr(files.secrets, "token_hex", lambda _count: "known")
+    (tmp_path / "victim").write_text("theirs")
+    for name in (f".page.{os.getpid()}", ".page.known"):
+        (tmp_path / name).symlink_to("victim")
+    with pytest.raises(InformerError, match="File exists"):
+        files.write(tmp_path / "page", "ours")
+    assert (tmp_path / "victim").read_text() == "theirs"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([f".page.{os.getpid()}", ".page.known", "victim"])
 
 
 @pytest.mark.parametrize("path", ["/dev/null", "/dev/zero", "folder", "pipe"])

@@ -124,6 +124,19 @@ RED = {
     "disabled tests are shown as passed": ('tests="1" disabled="1"', PASS, "say that 0 passed"),
     "a counter that is none": ('failures="many"', PASS, "failures: 'many' is no count"),
     "a counter below 0": ('tests="-1"', PASS, "tests: '-1' is no count"),
+    "a flake beside more passes than are counted": (
+        'tests="5" failures="1" skipped="1"',
+        FAIL + PASS + "".join(f'<testcase name="{name}"/>' for name in "uvw"),
+        "say that 3 passed, its cases that 4 did",
+    ),
+    **{
+        f"a counter that JUnit does not have: {counter}": (f'tests="1" {counter}="1"', PASS, "say that 1 failed")
+        for counter in ("error", "failure", "failed", "Errors", "crashed", "failureCount")
+    },
+    "skipped tests that nose shows as passed": ('tests="1" skip="1"', PASS, "say that 0 passed"),
+    "a suite without success": ('success="False"', PASS, "success: False"),
+    "a test that says that it failed": ("", '<testcase name="t" failures="1"/>', "failures: 1"),
+    "a test with its error's text": ("", '<testcase name="t" error="boom"/>', "error: boom"),
     "a suite that says something and tests nothing": ("", "<system-err>panic: no cluster</system-err>", "panic: no"),
     "an element in a suite that JUnit does not have": ("", f"{PASS}<cases>{FAIL}</cases>", "<cases> is nothing"),
     "an element in a test that JUnit does not have": ("", '<testcase name="t"><timeout/></testcase>', "<timeout> is"),
@@ -164,6 +177,10 @@ GREEN = {
     "mocha, pending tests left out": ('tests="2" skipped="1"', PASS, P),
     "TestNG": ('tests="2"', f'{PASS}<testcase name="later"><ignored/></testcase>', P),
     "googletest": ('tests="1" failures="0" disabled="0"', '<testcase name="t" status="RUN" result="COMPLETED"/>', P),
+    "counted twice": ('tests="2" failures="1" failed="1"', FAIL + PASS, Outcome.FLAKE),
+    "names that count nothing": (
+        'success="true" failed="" errored-on="x"', '<testcase name="t" success="true" error="0"/>', P
+    ),
     "no counters": ("", PASS, P),
     "what passed says so": ('status="passed"', '<testcase name="t" result="Succeeded" status=" ok "/>', P),
     "all were skipped": ('tests="1" skipped="1"', '<testcase name="t"><skipped/></testcase>', Outcome.SKIPPED),

@@ -64,9 +64,13 @@ def test_who_is_silent_for_three_seconds_is_out_and_the_others_go_on():
 
 
 def test_cables_of_two_machines_are_not_one():
-    ours, one, other = lacp.Aggregator(OURS, 1, 2), lacp.Aggregator(THEIRS, 15, 1), lacp.Aggregator(b"\x02other", 15, 1)
+    ours, theirs, other = (
+        lacp.Aggregator(OURS, 1, 2),
+        lacp.Aggregator(THEIRS, 15, 1),
+        lacp.Aggregator(b"\x02other", 15, 1),
+    )
     for _ in range(6):
-        for index, them in enumerate((one, other)):
+        for index, them in enumerate((theirs, other)):
             them.hear(0, ours.say(index), 0.0)
             ours.hear(index, them.say(0), 0.0)
     assert [port.carries for port in ours.ports] == [True, False]

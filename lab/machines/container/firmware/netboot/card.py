@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -12,7 +13,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from http.client import HTTPException, HTTPResponse
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TypeVar
 
 from lab.errors import LabError
@@ -110,15 +112,15 @@ def fetch(url: str, most: int, seconds: float = _FETCH_SECONDS) -> int:
     deadline = time.monotonic() + seconds
     file = os.memfd_create("fetched")
     try:
-        with _opened(url, most) as answer, os.fdopen(file, "wb", closefd=False) as out:
+        with _opened(url, most, deadline) as answer, os.fdopen(file, "wb", closefd=False) as out:
             count, length = 0, answer.length
             while count != length and (piece := answer.read1(_PIECE)):
                 count += len(piece)
                 if count > most:
                     raise NotFetched(f"{url}: larger than the memory that is left")
-                if time.monotonic() > deadline:
-                    raise NotFetched(f"{url}: not whole after {seconds:g} s")
                 out.write(piece)
+            if time.monotonic() > deadline:
+                raise NotFetched(f"{url}: not whole after {seconds:g} s")
             if length not in (None, count):
                 raise NotFetched(f"{url}: {count} bytes of {length}")
         os.lseek(file, 0, os.SEEK_SET)
@@ -128,26 +130,78 @@ def fetch(url: str, most: int, seconds: float = _FETCH_SECONDS) -> int:
     return file
 
 
+class _Connection(HTTPConnection):
+    """A connection that is hung up on at a deadline: http.client reads a head, and what follows the last chunk, for as
+    long as a server goes on."""
+
+    def __init__(self, host: str, *, timeout: float, deadline: float, timers: contextlib.ExitStack) -> None:
+        super().__init__(host, timeout=timeout)
+        self._deadline, self._timers = deadline, timers
+
+    def connect(self) -> None:
+        """As HTTPConnection."""
+        super().connect()
+        timer = threading.Timer(self._deadline - time.monotonic(), _hang_up, [self.sock])
+        timer.daemon = True
+        timer.start()
+        self._timers.callback(timer.cancel)
+
+
+class _Http(urllib.request.HTTPHandler):
+    """HTTP by such connections."""
+
+    def __init__(self, deadline: float, timers: contextlib.ExitStack) -> None:
+        super().__init__()
+        self._deadline, self._timers = deadline, timers
+
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        """As HTTPHandler."""
+        answer = self.do_open(partial(_Connection, deadline=self._deadline, timers=self._timers), request)
+        if answer.status != 200:
+            answer.close()  # urllib reads what comes with a redirection into memory, however long it is
+        return answer
+
+
+def _hang_up(line: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed
+        line.shutdown(socket.SHUT_RDWR)
+
+
 @contextlib.contextmanager
-def _opened(url: str, most: int) -> Iterator[HTTPResponse]:
+def _opened(url: str, most: int, deadline: float) -> Iterator[HTTPResponse]:
     if not url.startswith("http://"):
         raise NotFetched(f"{url}: only http is fetched here")
     # No other scheme after a redirection, and no proxy of the lab's: the machine's firmware knows of none.
     opener = urllib.request.OpenerDirector()
+    timers = contextlib.ExitStack()
     for handler in (
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPErrorProcessor,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.UnknownHandler,
+        _Http(deadline, timers),
+        urllib.request.HTTPErrorProcessor(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.UnknownHandler(),
     ):
-        opener.add_handler(handler())
+        opener.add_handler(handler)
     try:
-        with opener.open(url, timeout=_SILENT_SECONDS) as answer:
-            if (answer.length or 0) > most:
-                raise NotFetched(f"{url}: larger than the memory that is left")
+        with timers, opener.open(url, timeout=_SILENT_SECONDS) as answer:
+            _check(answer, most)
             yield answer
     except urllib.error.HTTPError as error:
         raise NotFetched(f"{url}: {error.code} {error.reason}") from error
     except (OSError, ValueError, OverflowError, HTTPException) as error:  # a port of twenty digits overflows
         raise NotFetched(f"{url}: {error}") from error
+
+
+def _check(answer: HTTPResponse, most: int) -> None:
+    """Raise ValueError unless an answer is a whole file, whose end can be told (RFC 9112 §6.3): http.client takes a
+    length that is none, or any but the first one, as though it were not there."""
+    lengths = set(answer.headers.get_all("Content-Length", ()))
+    codings = [coding.lower() for coding in answer.headers.get_all("Transfer-Encoding", ())]
+    if answer.status != 200:
+        raise ValueError(f"{answer.status} {answer.reason}: not the whole file")
+    if len(lengths) > 1 or any(len(length) > 19 or not (length.isascii() and length.isdigit()) for length in lengths):
+        raise ValueError(f"its length is none: {', '.join(sorted(lengths))[:80]}")
+    if codings not in ([], ["chunked"]):
+        raise ValueError(f"Transfer-Encoding: {', '.join(codings)[:80]}")
+    if (answer.length or 0) > most:
+        raise ValueError("larger than the memory that is left")
