@@ -96,7 +96,7 @@ def test_a_whole_download_is(answers):
 def test_a_download_that_never_ends_has_a_time(answer):
     with serving(answer, pause=0.01) as url:
         start = time.monotonic()
-        with pytest.raises(NotFetched):
+        with pytest.raises(card.NotFetched):
             os.close(card.fetch(url, 5000, 0.2))
         assert time.monotonic() - start < 5
 
