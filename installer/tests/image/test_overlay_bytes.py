@@ -20,10 +20,10 @@ from installer.testing.create.iso_bytes_kit import whole
 
 def test_parts_of_a_segment():
     for source, expected in ((100, 103), (b"0123456789", b"34567"), (None, None)):
-        one = Segment(50, 10, source)
-        assert one.end == 60
-        assert one.part(53, 58) == Segment(53, 5, expected)
-        assert one.part(0, 100) == one
+        segment = Segment(50, 10, source)
+        assert segment.end == 60
+        assert segment.part(53, 58) == Segment(53, 5, expected)
+        assert segment.part(0, 100) == segment
     overlay = Overlay(io.BytesIO(b"0123456789"))
     overlay.write_at(4, b"ab")
     assert list(overlay.parts(3, 5)) == [Segment(3, 1, 3), Segment(4, 1, b"a")]
@@ -100,7 +100,7 @@ def test_zeros_of_any_length(tmp_path):
 
 
 def test_an_image_onto_a_device(tmp_path):
-    """What is no plain file is written as it is, and stays what it is."""
+    """A device or pipe is written as it is, and stays what it is."""
     (tmp_path / "base").write_bytes(b"0123456789")
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
