@@ -1,1 +1,1 @@
-"""What machines start the machine OS from: the disk image, the live ISO and its boot configuration, cpio archives."""
+"""Media that machines start the machine OS from: the disk image, the live ISO and its boot configuration."""

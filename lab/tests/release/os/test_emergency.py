@@ -1,4 +1,4 @@
-"""What a failed early boot says on the console; the journal is a stand-in."""
+"""The words of a failed early boot on the console; the journal is a stand-in."""
 
 from __future__ import annotations
 
