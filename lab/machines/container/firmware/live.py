@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import BinaryIO
 
 from installer.common.iso9660 import Iso, NotIso9660
-from installer.common.kargareas import INFO, current_kargs, kargs_area
+from installer.common.kargareas import ARGUMENT, INFO, current_kargs, kargs_area
 from lab.machines.container.firmware import erofs
 from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room, copy_to_memory
 from lab.machines.container.spec import FirmwareKind
@@ -17,8 +16,6 @@ INITRDS = ("/images/pxeboot/initrd.img", "/images/ignition.img")
 # Platforms of El Torito, and the bytes of a boot catalog that begin a section.
 _PLATFORMS: dict[FirmwareKind, int] = {"bios": 0x00, "uefi": 0xEF}
 _SECTIONS = (0x90, 0x91)
-# Blanks within quotes belong to an argument.
-_ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
 
 class Medium(Iso):
@@ -59,7 +56,7 @@ def entry(medium: Medium, firmware: FirmwareKind) -> Entry:
         file = medium.find(name)
         if file is None or file.directory:
             raise BootStopped(f"error: file `{name}' not found.")
-    words = _ARGUMENT.findall(text.encode(errors="surrogateescape").decode(errors="replace"))
+    words = ARGUMENT.findall(text.encode(errors="surrogateescape").decode(errors="replace"))
     return Entry(KERNEL, (f"BOOT_IMAGE={KERNEL}", *words), INITRDS)
 
 

@@ -1,4 +1,4 @@
-"""What a neighbour answers to a firmware that boots from the network: it is an answer, or a reason why it is none."""
+"""A neighbour's answers to a firmware that boots from the network: it is an answer, or a reason why it is none."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from lab.machines.container.firmware.netboot import card
+from lab.machines.container.firmware.netboot import nic
 from lab.machines.container.firmware.netboot.dhcp import NoLease, decode, leased
 
 #: One of a file with three bytes.
@@ -55,19 +55,19 @@ def serving(*answers: bytes, pause: float = 0):
     ],
 )  # fmt: skip
 def test_a_download_that_fails_is_not_taken(answer):
-    with serving(answer) as url, pytest.raises(card.NotFetched):
-        card.fetch(url, 1000)
+    with serving(answer) as url, pytest.raises(nic.NotFetched):
+        nic.fetch(url, 1000)
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://127.0.0.1:x/", "http://127.0.0.1/a b", "http://é\0/"])
 def test_what_is_no_url_is_not_fetched(url):
-    with pytest.raises(card.NotFetched):
-        card.fetch(url, 1000)
+    with pytest.raises(nic.NotFetched):
+        nic.fetch(url, 1000)
 
 
 @pytest.mark.parametrize("answer", [WHOLE, WHOLE + b"and more", b"HTTP/1.1 200 OK\r\n\r\nabc"])
 def test_a_whole_download_is(answer):
-    with serving(answer) as url, os.fdopen(card.fetch(url, 1000), "rb") as file:
+    with serving(answer) as url, os.fdopen(nic.fetch(url, 1000), "rb") as file:
         assert file.read() == b"abc"
 
 
@@ -78,15 +78,15 @@ def test_a_download_that_never_ends_has_a_time(answer):
         body = b"HTTP/1.1 200 OK\r\n\r\n" if answer.startswith(WHOLE) else b""
         with serving(body + answer, pause=0.01) as url:
             start = time.monotonic()
-            with pytest.raises((card.NotFetched, TimeoutError)):
-                os.close(card.within(namespace, lambda: card.fetch(url, 5000, 0.2), 0.5))
+            with pytest.raises((nic.NotFetched, TimeoutError)):
+                os.close(nic.within(namespace, lambda: nic.fetch(url, 5000, 0.2), 0.5))
             assert time.monotonic() - start < 5
     finally:
         os.close(namespace)
 
 
 def dhcp(address: bytes, options: bytes) -> bytes:
-    """A server's message (RFC 2131 §2)."""
+    """Return a server's message (RFC 2131 §2)."""
     header = b"\2\1\6\0" + bytes(12) + address + bytes(8 + 16 + 64 + 128)
     return header + b"\x63\x82\x53\x63" + options + b"\xff"
 
