@@ -46,7 +46,7 @@ def _padding(length: int, align: int = 4) -> bytes:
 
 
 def header(name: str, size: int, mode: int, inode: int, *, align: int = 4) -> bytes:
-    """Header and name of a member whose data begins at a multiple of ``align``, if the header does.
+    """Return header and name of a member whose data begins at a multiple of ``align``, if the header does.
 
     The padding is part of the name (more than one NUL at its end), which the kernel and cpio(1) read over.
     """
@@ -59,7 +59,7 @@ def header(name: str, size: int, mode: int, inode: int, *, align: int = 4) -> by
 
 
 def pieces(members: Iterable[tuple[str, int, bytes | mmap.mmap]], align: int = 4) -> Iterator[bytes | mmap.mmap]:
-    """An archive, piece by piece, of (path, mode with its file type, content; a link's is where it leads).
+    """Yield an archive, piece by piece, of (path, mode with its file type, content; a link's is where it leads).
 
     The first member's data begins at a multiple of ``align``. No directories are added: one that is a link in the
     archive before this one would be replaced by them.
@@ -73,12 +73,12 @@ def pieces(members: Iterable[tuple[str, int, bytes | mmap.mmap]], align: int = 4
 
 
 def pack(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
-    """An archive of regular files, with the directories that they need; the same input gives the same bytes."""
+    """Return an archive of regular files, with the directories that they need; the same input gives the same bytes."""
     return pack_modes([(path, content, mode) for path, content in sorted(files.items())])
 
 
 def pack_modes(files: Iterable[tuple[str, bytes, int]]) -> bytes:
-    """An archive of regular files (path, content, permission bits) in their order, with their directories."""
+    """Return an archive of regular files (path, content, permission bits) in their order, with their directories."""
     members: list[tuple[str, int, bytes | mmap.mmap]] = []
     seen: set[str] = set()
     for path, content, mode in files:
@@ -93,7 +93,7 @@ def pack_modes(files: Iterable[tuple[str, bytes, int]]) -> bytes:
 
 
 def joined(*archives: bytes) -> bytes:
-    """Compressed archives that are not empty, as an initrd may hold several: each begins at a multiple of four."""
+    """Join compressed archives that are not empty, as an initrd may hold several: each begins at a multiple of four."""
     whole = b""
     for archive in archives:
         whole = whole + _padding(len(whole)) + archive if archive else whole
@@ -101,7 +101,7 @@ def joined(*archives: bytes) -> bytes:
 
 
 def members(archive: bytes | memoryview) -> Iterator[Member]:
-    """The members of one archive, up to its trailer. Raises BadArchive."""
+    """Yield the members of one archive, up to its trailer. Raises BadArchive."""
     view, position = memoryview(archive), 0
     while True:
         member, position = _member(view, position)
@@ -128,12 +128,12 @@ def _member(view: memoryview, position: int) -> tuple[Member, int]:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """The regular files of one archive. Raises BadArchive."""
+    """Return the regular files of one archive. Raises BadArchive."""
     return {member.name: bytes(member.data) for member in members(archive) if member.mode & 0o170000 == 0o100000}
 
 
 def compress(archive: bytes, limit: int | None = None) -> bytes:
-    """gzip, which every kernel unpacks fast; xz with the kernel's CRC-32 check where only that fits `limit` bytes."""
+    """Compress by gzip, which every kernel unpacks fast, or by xz with CRC-32 where only that fits `limit` bytes."""
     packed = gzip.compress(archive, 9, mtime=0)
     if limit is not None and len(packed) > limit:
         smaller = lzma.compress(archive, lzma.FORMAT_XZ, lzma.CHECK_CRC32, 6)
@@ -142,12 +142,12 @@ def compress(archive: bytes, limit: int | None = None) -> bytes:
 
 
 def decompress(data: bytes) -> bytes:
-    """The first part of an initrd that is compressed by gzip or xz, or all of one that is not. Raises BadArchive."""
+    """Unpack the first part of an initrd if gzip or xz has compressed it, or return all of it. Raises BadArchive."""
     return _inflated(memoryview(data), UNPACKED_LIMIT)[0] if data.startswith((_GZIP, _XZ)) else data
 
 
 def _inflated(view: memoryview, limit: int) -> tuple[bytes, int]:
-    """The content of a gzip or xz stream, and the stream's length."""
+    """Return the content of a gzip or xz stream, and the stream's length."""
     inflate = (
         zlib.decompressobj(wbits=31)
         if bytes(view[:2]) == _GZIP
@@ -165,7 +165,7 @@ def _inflated(view: memoryview, limit: int) -> tuple[bytes, int]:
 
 
 def archives(image: bytes | memoryview, limit: int) -> Iterator[memoryview]:
-    """The archives of an initrd, unpacked, in their order; `limit` in bytes for each that gzip or xz has compressed.
+    """Yield the archives of an initrd, unpacked, in their order; `limit`: bytes of each that gzip or xz has compressed.
 
     Raises BadArchive: something else than zeros or an archive follows, or a compressed one is broken.
     """
@@ -198,7 +198,7 @@ def _skip_zeros(view: memoryview, position: int) -> int:
 
 
 def _length(view: memoryview) -> int:
-    """The length of the archive that begins here, its trailer included."""
+    """Return the length of the archive that begins here, its trailer included."""
     position, name = 0, ""
     while name != TRAILER:
         member, position = _member(view, position)
@@ -207,7 +207,7 @@ def _length(view: memoryview) -> int:
 
 
 def _decompressed(rest: memoryview, head: bytes, limit: int) -> tuple[bytes, int]:
-    """The archive that is compressed here, and the length of its compressed form."""
+    """Return the archive that is compressed here, and the length of its compressed form."""
     if head.startswith((_GZIP, _XZ)):
         return _inflated(rest, limit)
     if head.startswith(_LZ4_LEGACY):
@@ -220,7 +220,7 @@ def _decompressed(rest: memoryview, head: bytes, limit: int) -> tuple[bytes, int
 
 
 def _lz4_length(rest: memoryview) -> int:
-    """Where a legacy lz4 stream ends: at a block of length 0 or, as its own magic may follow, beyond all blocks."""
+    """Measure a legacy lz4 stream: up to a block of length 0, else all blocks; its own magic may follow."""
     position = len(_LZ4_LEGACY)
     while position + 4 <= len(rest):
         size = int.from_bytes(rest[position : position + 4], "little")

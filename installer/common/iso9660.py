@@ -1,4 +1,4 @@
-"""ISO 9660 images, read without the kernel's help: where in the image a file's content lies.
+"""ISO 9660 images, read without the kernel's help: the places of files in the image.
 
 Names are looked up in the primary volume, without version suffix and in any case, by their Rock Ridge name where there
 is one, and else also as mkisofs mangles them to 8.3 (reference/installer.md §3.1: igninfo.json is IGNINFO.JSO;1).
@@ -44,7 +44,7 @@ class Extent:
     directory: bool
 
     def slice(self, start: int, length: int) -> Extent:
-        """The part of this extent from `start`, `length` bytes long."""
+        """Return the part of this extent from `start`, `length` bytes long."""
         return Extent(self.name, self.offset + start, length, False)
 
 
@@ -77,12 +77,12 @@ class Record:
 
 
 def plain_name(name: str) -> str:
-    """A name as it is compared: upper case, no version, no trailing dot."""
+    """Return a name as it is compared: upper case, no version, no trailing dot."""
     return name.partition(";")[0].rstrip(".").upper()
 
 
 def mangled_name(name: str) -> str:
-    """A name in 8.3 form."""
+    """Return a name in 8.3 form."""
     stem, dot, extension = plain_name(name).rpartition(".")
     if not dot:
         stem, extension = extension, ""
@@ -106,11 +106,11 @@ class Iso:
         self._root = self._extent(self._record(descriptor[156:190], 0))
 
     def fault(self, text: str) -> Exception:
-        """The error of a broken image."""
+        """Return the error of a broken image."""
         return self._fault(self.path, text)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`; a fault where the file is too short."""
+        """Return exactly `length` bytes from `offset`; a fault where the file is too short."""
         data = b""
         if 0 <= offset <= self.size - length:
             self._file.seek(offset)
@@ -120,7 +120,7 @@ class Iso:
         return data
 
     def descriptors(self) -> Iterator[Descriptor]:
-        """All volume descriptors, the last one (type 255) left out."""
+        """Yield all volume descriptors, the last one (type 255) left out."""
         for position in range(SYSTEM_AREA, SYSTEM_AREA + _MOST_DESCRIPTORS * SECTOR, SECTOR):
             if position + SECTOR > self.size:
                 break
@@ -130,14 +130,14 @@ class Iso:
             yield Descriptor(position, sector[0], sector)
 
     def boot_catalogs(self) -> Iterator[tuple[int, bytes]]:
-        """Boot catalogs (El Torito §2): byte offset, and the sector with its entries of 32 bytes."""
+        """Yield boot catalogs (El Torito §2): byte offset, and the sector with its entries of 32 bytes."""
         for descriptor in self.descriptors():
             if descriptor.kind == BOOT and descriptor.sector[7:30] == _EL_TORITO:
                 offset = struct.unpack_from("<I", descriptor.sector, 71)[0] * SECTOR
                 yield offset, self.read(offset, SECTOR)
 
     def records(self, offset: int, length: int) -> Iterator[Record]:
-        """The records of a directory, without . and .."""
+        """Yield the records of a directory, without . and .."""
         if length > _LARGEST_DIRECTORY:
             raise self.fault("damaged directory: too long")
         data = self.read(offset, length)
@@ -165,7 +165,7 @@ class Iso:
         )
 
     def _extent(self, record: Record, before: int = 0) -> Extent:
-        """The extent of a record; `before` bytes of the file lie before it."""
+        """Return the extent of a record; `before` bytes of the file lie before it."""
         name = record.name.decode("ascii", errors="replace")
         extent = Extent(name, record.offset - before, before + record.length, record.directory)
         if extent.offset < 0 or extent.offset + extent.length > self.size:
@@ -173,7 +173,7 @@ class Iso:
         return extent
 
     def entries(self, directory: Extent) -> Iterator[tuple[str, Extent]]:
-        """(Rock Ridge name, "" if none; extent) of the files and directories in a directory."""
+        """Yield (Rock Ridge name, "" if none; extent) of the files and directories in a directory."""
         before = 0
         for record in self.records(directory.offset, directory.length):
             name, mode = self._rock_ridge(record.system_use)
@@ -186,7 +186,7 @@ class Iso:
                 yield name, extent
 
     def _rock_ridge(self, area: bytes) -> tuple[str, int]:
-        """Name (RRIP §4.1.4) and mode (§4.1.1) in a record's system use area and those that continue it (SUSP §5.1)."""
+        """Return name (RRIP §4.1.4) and mode (§4.1.1) in a system use area and those that continue it (SUSP §5.1)."""
         parts, mode = [], 0
         for _ in range(_MOST_DEPTH):
             at, further = 0, None
@@ -205,7 +205,7 @@ class Iso:
         return b"".join(parts).decode(errors="surrogateescape"), mode
 
     def tree(self) -> dict[str, Extent]:
-        """All files and directories by their paths, without a leading slash: Rock Ridge's names, else those in
+        """Return all files and directories by their paths, without a leading slash: Rock Ridge's names, else those in
         ISO 9660."""
         found: list[tuple[str, Extent]] = []
         self._walk(self._root, "", found, frozenset())
@@ -226,7 +226,7 @@ class Iso:
                 self._walk(extent, path, found, above | {directory.offset})
 
     def find(self, path: str) -> Extent | None:
-        """The extent of a file or directory, or None; case does not matter."""
+        """Return the extent of a file or directory, or None; case does not matter."""
         reached = self._root
         for part in [part for part in path.split("/") if part]:
             if not reached.directory:
@@ -246,7 +246,7 @@ class Iso:
         return reached
 
     def file(self, path: str) -> bytes | None:
-        """The content of a (small) file, or None if there is no such file."""
+        """Return the content of a (small) file, or None if there is no such file."""
         extent = self.find(path)
         if extent is None or extent.directory:
             return None

@@ -1,7 +1,8 @@
-"""The kernel arguments of a CoreOS live ISO, where the image itself lists them (reference/installer.md §3.2)."""
+"""The kernel arguments that a CoreOS live ISO lists (reference/installer.md §3.2)."""
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from installer.common.formats import jsontext
 from installer.common.iso9660 import SYSTEM_AREA, Extent, Iso
 
 INFO = "coreos/kargs.json"
+#: A kernel argument; blanks within quotes belong to it.
+ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 _LIMIT = 2048
 _HEADER = b"coreKarg"
 
@@ -25,7 +28,7 @@ class KargsArea:
 
 
 def json_object(iso: Iso, path: str) -> dict[str, Any] | None:
-    """The JSON object that a file of the image is, or None if there is no such file. Raises the image's fault."""
+    """Read a JSON object from a file of the image, None if there is no such file. Raises the image's fault."""
     raw = iso.file(path)
     if raw is None:
         return None
@@ -39,14 +42,14 @@ def json_object(iso: Iso, path: str) -> dict[str, Any] | None:
 
 
 def within(iso: Iso, area: Extent, name: str) -> Extent:
-    """The area, which must lie in the image. Raises the image's fault."""
+    """Check that the area lies in the image. Raises the image's fault."""
     if area.offset < 0 or area.length <= 0 or area.offset + area.length > iso.size:
         raise iso.fault(f"the {name} area lies outside the image")
     return area
 
 
 def kargs_area(iso: Iso) -> KargsArea | None:
-    """The kernel argument areas by kargs.json, else by the header in the system area, else None."""
+    """Return the kernel argument areas by kargs.json, else by the header in the system area, else None."""
     info = json_object(iso, INFO)
     if info is None:
         return _by_header(iso)
@@ -92,7 +95,7 @@ def _checked(iso: Iso, area: KargsArea, size: int) -> KargsArea | None:
 
 
 def current_kargs(iso: Iso, area: KargsArea) -> str:
-    """The kernel arguments that are in the image now; all areas must agree."""
+    """Return the kernel arguments that are in the image now; all areas must agree."""
     texts = set()
     for extent, end in zip(area.areas, area.ends, strict=True):
         # Whatever bytes are there are kept.

@@ -29,7 +29,7 @@ _S390X = "s390x"
 class LiveChanges:
     """Changes of a base ISO's live system: an Ignition config, edited kernel arguments, and more in its initrd.
 
-    `initrd`: compressed cpio archives, one behind the other; empty for none. `hint` ends the error of a config that is
+    `initrd`: compressed cpio archives, one after the other; empty for none. `hint` ends the error of a config that is
     too big.
     """
 
@@ -50,7 +50,7 @@ def prepare_iso(
 ) -> Partial:
     """Write the changed ISO beside `target`, in one pass; returns the file that is to be committed.
 
-    With `rootfs_url` it is a minimal one, whose hosts get their root file system from there. `prefetched`: a copy of
+    With `rootfs_url` it is a minimal ISO, whose hosts get their root file system from there. `prefetched`: a copy of
     `base` that was begun before. Raises IsoError, EmbedTooBig.
     """
     with base.open("rb") as file:
@@ -83,7 +83,7 @@ def write_rootfs(base: Path, dest: Path) -> None:
 
 
 def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, *, tail: bytes = b"", mode: int = IMAGE_MODE) -> int:
-    """One file of the ISO, with more bytes behind its padded end; returns its size."""
+    """Write one file of the ISO, with more bytes after its padded end; return its size."""
     extent = iso.find(path)
     if extent is None or extent.directory:
         raise IsoError(iso.path, f"has no {path}, so it cannot be booted from a network")

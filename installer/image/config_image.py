@@ -36,12 +36,12 @@ PATHS = (
 
 
 def belongs(path: str) -> bool:
-    """Return whether a file of the live host is one of those that the config image brings."""
-    return any(path == part or path.startswith(part + "/") for part in PATHS)
+    """Tell whether the config image brings this file of the live host."""
+    return any(path == listed or path.startswith(f"{listed}/") for listed in PATHS)
 
 
 def config_archive(ignition: bytes) -> bytes:
-    """config.gz: the cluster's files out of a live Ignition config, as a compressed cpio archive.
+    """Make config.gz: the cluster's files out of a live Ignition config, as a compressed cpio archive.
 
     The rendezvous host's file is last: its arrival is what the unconfigured host waits for. Names are absolute: by
     these an OpenShift appliance takes single files out of it.
@@ -56,7 +56,7 @@ def config_archive(ignition: bytes) -> bytes:
 
 
 def config_iso(ignition: bytes) -> bytes:
-    """Return the config image. It holds secrets."""
+    """Make the config image. It holds secrets."""
     import pycdlib
 
     archive = config_archive(ignition)

@@ -86,7 +86,7 @@ def copy_range(source: int, target: int, *, at: int, to: int, length: int) -> No
 class PrefetchedCopy:
     """A copy of `base` beside `dest`, made by a thread of its own while its maker does something else.
 
-    A context: what was not taken with `finish` when it ends is given up and leaves nothing behind.
+    A context: what was not taken with `finish` when it ends is given up and leaves nothing.
     """
 
     def __init__(self, base: Path, dest: Path, mode: int = 0o600) -> None:
@@ -128,8 +128,7 @@ class PrefetchedCopy:
             os.close(self._source)
 
     def finish(self, fd: int) -> tuple[Partial, str] | None:
-        """Return the copy, when it is complete, and how it was made; None if it is not of the open file `fd` as it is
-        now."""
+        """Wait for the copy; return it and how it was made, None if it is not of the open file `fd` as it is now."""
         now, before = os.fstat(fd), self._before
         self._wait()
         same = os.path.samestat(now, before) and (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)

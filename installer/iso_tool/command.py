@@ -20,9 +20,8 @@ from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.files import is_stream
 from installer.image.iso.embed import embedded_ignition, ignition_area, set_kargs_patches
-from installer.image.iso.grow import embed_ignition
+from installer.image.iso.grow import embed_ignition, growth, reset_image
 from installer.image.iso.overlay import Overlay
-from installer.image.iso.reset import growth, reset_image
 
 log = logging.getLogger(__name__)
 

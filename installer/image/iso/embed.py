@@ -1,18 +1,20 @@
-"""Embed areas of CoreOS live ISOs: where they are, what is in them, what to write (reference/installer.md §3.2)."""
+"""Embed areas of CoreOS live ISOs: places, content, and patches that change it (reference/installer.md §3.2)."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from installer.common import cpio
 from installer.common.iso9660 import SYSTEM_AREA, Extent, Iso
-from installer.common.kargareas import KargsArea, current_kargs, json_object, kargs_area, within
-from installer.errors import EmbedTooBig, NoEmbedArea
+from installer.common.kargareas import ARGUMENT, KargsArea, current_kargs, json_object, kargs_area, within
+from installer.errors import ConfigError, EmbedTooBig, NoEmbedArea
 
 CONFIG_NAME = "config.ign"
 _IGNITION_HEADER = b"coreiso+"
+#: Arguments without which the image would not find its root or its configuration.
+NEEDED = ("coreos.liveiso", "coreos.live.rootfs_url", "ignition.firstboot", "ignition.platform.id")
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Patch:
 
 
 def ignition_area(iso: Iso) -> Extent:
-    """Where an Ignition config goes: by igninfo.json, else the whole ignition.img, else the header of 2020's images."""
+    """Find the area of the Ignition config: by igninfo.json, else all of ignition.img, else by the header of 2020."""
     info = json_object(iso, "coreos/igninfo.json")
     if info is not None:
         name = str(info.get("file", ""))
@@ -95,3 +97,35 @@ def set_kargs_patches(iso: Iso, area: KargsArea, text: str) -> list[Patch]:
             raise EmbedTooBig(iso.path, "the kernel command line", len(line), extent.length)
         patches.append(Patch(extent.offset, line.ljust(extent.length, area.pad.encode())))
     return patches
+
+
+def name_of(argument: str) -> str:
+    """Return an argument's name, up to the first ``=``."""
+    return argument.partition("=")[0]
+
+
+def operated(text: str, operations: Sequence[Mapping[str, str]]) -> str:
+    """Do each {operation, value} in turn to ``text``. Raises ConfigError for an operation that cannot be done.
+
+    ``append`` adds; ``replace`` puts NAME=VALUE in the place of the first argument of that name, and takes out others;
+    ``delete`` takes out every argument that is the value, or, for a value without ``=``, has it as its name.
+    """
+    arguments = ARGUMENT.findall(text)
+    for item in operations:
+        operation, value = item["operation"], item["value"]
+        if operation == "append":
+            arguments.append(value)
+            continue
+        name = name_of(value)
+        if name in NEEDED:
+            raise ConfigError(f"kernel argument {value} cannot be {operation}d: the image needs its own {name}")
+        whole = operation == "delete" and "=" in value
+        hit = [
+            at for at, argument in enumerate(arguments) if (argument == value if whole else name_of(argument) == name)
+        ]
+        if not hit:
+            raise ConfigError(f"kernel argument {value} cannot be {operation}d: the image has {' '.join(arguments)}")
+        if operation == "replace":
+            arguments[hit.pop(0)] = value
+        arguments = [argument for at, argument in enumerate(arguments) if at not in hit]
+    return " ".join(arguments)

@@ -1,6 +1,6 @@
-"""Files that become longer: Ignition configs that outgrow the embed area, and additions to the initrd.
+"""Files that become longer, and short again: Ignition configs that outgrow the embed area, additions to the initrd.
 
-The file moves behind the image's end, longer than before.
+The file moves to the image's end, longer than before.
 
 OpenShift unpacks the image and makes a new one (assisted-image-service, pkg/isoeditor); here nothing else moves: only
 the file's directory records change, and what they were is kept at the very end, so that `reset` gives the original
@@ -12,12 +12,14 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from dataclasses import dataclass
 
 from installer.common import cpio
 from installer.common.formats import jsontext
 from installer.common.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
-from installer.errors import IsoError, NotIso9660
-from installer.image.iso.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
+from installer.common.kargareas import kargs_area
+from installer.errors import IsoError, NoEmbedArea, NotIso9660
+from installer.image.iso.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch, set_kargs_patches
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.records import boot_images, moved, records_of, volume_size_patches
 
@@ -30,7 +32,7 @@ _HEADER = SYSTEM_AREA - 24
 
 
 def grown_length(area: int, content: int) -> int:
-    """Bytes of the embed area for `content` bytes: quarters of what it was, one of them left free."""
+    """Return the length of the embed area for `content` bytes: quarters of what it was, one of them left free."""
     chunk = (area + 3) // 4
     if content + chunk <= area:
         return area
@@ -93,14 +95,14 @@ def add_to_initrd(overlay: Overlay, path: object, archive: bytes) -> bool:
 
 
 def new_place(overlay: Overlay) -> int:
-    """Return the byte offset that `relocate` will give the next file: the first sector behind the image's end."""
+    """Return the byte offset that `relocate` will give the next file: the first sector after the image's end."""
     return (overlay.size + SECTOR - 1) // SECTOR * SECTOR
 
 
 def relocate(
     overlay: Overlay, iso: Iso, file: Extent, tail: bytes, *, keep: int, length: int, patches: list[Patch]
 ) -> None:
-    """Move a file behind the image's end: its first `keep` bytes, `tail`, and zeros up to `length`.
+    """Move a file to the image's end: its first `keep` bytes, `tail`, and zeros up to `length`.
 
     `patches`: what else changes with that. What all of them replace is kept at the very end.
     """
@@ -175,3 +177,43 @@ def undo_growth(overlay: Overlay, path: object) -> bool:
         overlay.write_at(offset, data)
     overlay.truncate(before)
     return True
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Growth of an image: `area` if the embed area is longer than it was made, `initrd` in bytes."""
+
+    area: bool
+    initrd: int
+
+
+def _lengths(overlay: Overlay, path: object) -> tuple[int, int]:
+    iso = overlay.iso(str(path))
+    initrd = iso.find(INITRD)
+    try:
+        area = ignition_area(iso).length
+    except NoEmbedArea:
+        area = 0
+    return area, 0 if initrd is None else initrd.length
+
+
+def growth(overlay: Overlay, path: object) -> Growth:
+    """Measure the growth of the image, which is not changed. Raises IsoError."""
+    probe = Overlay(overlay.base)
+    current = _lengths(probe, path)
+    while undo_growth(probe, path):
+        pass
+    original = _lengths(probe, path)
+    return Growth(current[0] != original[0], current[1] - original[1])
+
+
+def reset_image(overlay: Overlay, path: object) -> None:
+    """Undo growth, empty the Ignition area, and put the default kernel arguments back. Raises IsoError."""
+    while undo_growth(overlay, path):
+        pass
+    iso = overlay.iso(str(path))
+    area = ignition_area(iso)
+    overlay.zero(area.offset, area.length)
+    kargs = kargs_area(iso)
+    if kargs is not None:
+        overlay.apply(set_kargs_patches(iso, kargs, kargs.default))

@@ -1,6 +1,6 @@
 """Minimal ISOs: without rootfs.img, which the live system then fetches from a URL (reference/installer.md §3.3).
 
-The file's sectors are cut out and the plain files behind it move up; all else stays where it was. OpenShift's minimal
+The file's sectors are cut out and the plain files after it move up; all else stays where it was. OpenShift's minimal
 image also has a placeholder for one more initrd, into which its image service puts static networks; here they are
 appended to the initrd itself (`installer.ignition.early`).
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import zlib
 from pathlib import Path
 
 from installer.common.formats import jsontext
@@ -17,11 +18,12 @@ from installer.common.iso9660 import PRIMARY, SECTOR, SUPPLEMENTARY, Extent, Iso
 from installer.common.kargareas import INFO, KargsArea, current_kargs, kargs_area
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.image.iso.embed import set_kargs_patches
-from installer.image.iso.gpt import resize
 from installer.image.iso.overlay import Overlay
 from installer.image.iso.records import boot_images, moved, records, records_of, volume_size_patches
 
 ROOTFS = "images/pxeboot/rootfs.img"
+# Partition tables have sectors of their own (UEFI 2.10 §5.3); an MBR has its entries at byte 446.
+_DISK_SECTOR, _SIGNATURE, _MBR_ENTRIES, _MAX_ARRAY = 512, b"EFI PART", 446, 1 << 20
 _LIVE_ISO = re.compile(r"(?:^|(?<=\s))coreos\.liveiso=\S+ ?")
 
 
@@ -30,12 +32,12 @@ def _sectors(length: int) -> int:
 
 
 def live_kargs(kargs: str) -> str:
-    """Kernel arguments without the one that names the ISO which holds the root file system."""
+    """Return kernel arguments without the one that names the ISO which holds the root file system."""
     return _LIVE_ISO.sub("", kargs)
 
 
 def minimal_kargs(kargs: str, url: str) -> str:
-    """Kernel arguments of a minimal image, whose root file system is fetched from `url`."""
+    """Return kernel arguments of a minimal image, whose root file system is fetched from `url`."""
     return f'{live_kargs(kargs)} coreos.live.rootfs_url="{url}"'.strip()
 
 
@@ -101,7 +103,7 @@ def _remove_record(overlay: Overlay, iso: Iso, record: Record) -> None:
 
 
 def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
-    """Offsets of all that must not move: directories, path tables, boot catalog and boot images."""
+    """Return offsets of all that must not move: directories, path tables, boot catalog and boot images."""
     offsets = [record.offset for record in entries if record.directory]
     for descriptor in iso.descriptors():
         sector = descriptor.sector
@@ -114,20 +116,81 @@ def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
 def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:
     """Take the file out of the image, whose volumes and partition tables become as much shorter."""
     entries = records(iso)
-    end = rootfs.offset + _sectors(rootfs.length) * SECTOR
-    cut = end - rootfs.offset
-    if any(place >= end for place in _fixed(iso, entries)):
-        raise IsoError(iso.path, "has boot images or directories behind its root file system, which cannot move")
+    after = rootfs.offset + _sectors(rootfs.length) * SECTOR
+    cut = after - rootfs.offset
+    if any(place >= after for place in _fixed(iso, entries)):
+        raise IsoError(iso.path, "has boot images or directories after its root file system, which cannot move")
     removed = [r for r in entries if not r.directory and (r.offset, r.length) == (rootfs.offset, rootfs.length)]
     old_size = overlay.size
     # First move the files' extents, then remove the record: removing one moves others.
     for record in entries:
-        if not record.directory and record.length and record.offset >= end:
+        if not record.directory and record.length and record.offset >= after:
             overlay.apply([moved(record, record.offset - cut, record.length)])
     changed = overlay.iso(iso.path)
     for record in sorted(removed, key=lambda record: -record.position):
         _remove_record(overlay, changed, record)
-    overlay.move(rootfs.offset, end, old_size - end)
+    overlay.move(rootfs.offset, after, old_size - after)
     overlay.truncate(old_size - cut)
     overlay.apply(volume_size_patches(overlay.iso(iso.path), overlay.size))
-    resize(overlay, old_size)
+    resize_tables(overlay, old_size)
+
+
+def _read(overlay: Overlay, offset: int, length: int) -> bytes:
+    overlay.seek(offset)
+    return overlay.read(length)
+
+
+def _resize_mbr(overlay: Overlay, old: int, new: int) -> None:
+    """Partitions that reached to the end of the old image reach to the end of the new one."""
+    raw = _read(overlay, 0, _DISK_SECTOR)
+    if raw[510:512] != b"\x55\xaa":
+        return
+    for index in range(4):
+        at = _MBR_ENTRIES + 16 * index
+        start, count = struct.unpack_from("<II", raw, at + 8)
+        if count and start + count > new:
+            overlay.write_at(at + 12, struct.pack("<I", max(new - start, 1)))
+        elif count and start + count == old:
+            overlay.write_at(at + 12, struct.pack("<I", new - start))
+
+
+def _crc(data: bytes) -> int:
+    return zlib.crc32(data) & 0xFFFFFFFF
+
+
+def resize_tables(overlay: Overlay, old_size: int) -> None:
+    """Fit MBR and GPT of an image that was `old_size` bytes long to what it is now; nothing where it has none."""
+    new = overlay.size // _DISK_SECTOR
+    _resize_mbr(overlay, old_size // _DISK_SECTOR, new)
+    header = bytearray(_read(overlay, _DISK_SECTOR, _DISK_SECTOR))
+    # A backup header that was not at the end of the old image stays where it is.
+    if header[:8] != _SIGNATURE or struct.unpack_from("<Q", header, 32)[0] != old_size // _DISK_SECTOR - 1:
+        return
+    header_size = struct.unpack_from("<I", header, 12)[0]
+    entries_lba, count, entry_size = struct.unpack_from("<QII", header, 72)
+    length = count * entry_size
+    if not 92 <= header_size <= _DISK_SECTOR or not 0 < length <= _MAX_ARRAY or entry_size < 128:
+        return
+    array = bytearray(_read(overlay, entries_lba * _DISK_SECTOR, length))
+    array_sectors = (length + _DISK_SECTOR - 1) // _DISK_SECTOR
+    last_usable = new - array_sectors - 2
+    for at in range(0, length, entry_size):
+        first, last = struct.unpack_from("<QQ", array, at + 32)
+        if any(array[at : at + 16]) and last > last_usable:
+            struct.pack_into("<Q", array, at + 40, max(first, last_usable))
+    overlay.write_at(entries_lba * _DISK_SECTOR, bytes(array))
+    struct.pack_into("<QQ", header, 24, 1, new - 1)
+    struct.pack_into("<Q", header, 48, last_usable)
+    struct.pack_into("<I", header, 88, _crc(bytes(array)))
+    _put_header(overlay, header, header_size, 1)
+    # The backup: the array, then the header in the last sector.
+    overlay.write_at((new - 1 - array_sectors) * _DISK_SECTOR, bytes(array))
+    struct.pack_into("<QQ", header, 24, new - 1, 1)
+    struct.pack_into("<Q", header, 72, new - 1 - array_sectors)
+    _put_header(overlay, header, header_size, new - 1)
+
+
+def _put_header(overlay: Overlay, header: bytearray, size: int, lba: int) -> None:
+    struct.pack_into("<I", header, 16, 0)
+    struct.pack_into("<I", header, 16, _crc(bytes(header[:size])))
+    overlay.write_at(lba * _DISK_SECTOR, bytes(header))

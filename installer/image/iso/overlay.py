@@ -35,11 +35,11 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """Offset of the first byte behind it."""
+        """Offset of the first byte after it."""
         return self.start + self.length
 
     def part(self, start: int, end: int) -> Segment:
-        """Return this segment's part in [start, end), which must not be empty."""
+        """Cut this segment to [start, end), which must not leave it empty."""
         start, end = max(start, self.start), min(end, self.end)
         skip = start - self.start
         source = self.source
@@ -66,7 +66,7 @@ class Overlay(io.RawIOBase):
         return self._segments[-1].end if self._segments else 0
 
     def iso(self, path: Path | str) -> Iso:
-        """The changed image as an ISO; `path` is for messages."""
+        """Return the changed image as an ISO; `path` is for messages."""
         return Iso(typing.cast(BinaryIO, self), path, NotIso9660)
 
     # Reading, as io.RawIOBase wants it.
@@ -84,13 +84,13 @@ class Overlay(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As io says."""
+        """Move the position, as io says."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
         self._position = max(0, start + offset)
         return self._position
 
     def read(self, length: int = -1) -> bytes:
-        """Up to `length` bytes, all of them unless the image ends."""
+        """Read up to `length` bytes, all of them unless the image ends."""
         end = self.size if length < 0 else min(self.size, self._position + length)
         data = b"".join(self._content(part) for part in self.parts(self._position, end))
         self._position += len(data)
@@ -151,14 +151,13 @@ class Overlay(io.RawIOBase):
     # Writing.
 
     def _changed(self) -> list[Segment]:
-        """Return the changed segments, those after the base's end first: when writing in place, nothing points there
-        yet."""
+        """Return the changed segments, those after the base's end first: nothing points there yet."""
         segments = [segment for segment in self._segments if segment.source != segment.start]
         return sorted(segments, key=lambda segment: (segment.start < self.base_size, segment.start))
 
     @property
     def in_place_possible(self) -> bool:
-        """Return whether all that is kept of the base stays where it is, or is now behind the base's end."""
+        """Whether all that is kept of the base stays in its place, or is now after the base's end."""
         return not any(
             isinstance(s.source, int) and s.source != s.start and s.start < self.base_size for s in self._segments
         )
@@ -248,8 +247,7 @@ class Overlay(io.RawIOBase):
 
 @contextlib.contextmanager
 def _image_errors(path: Path, what: str) -> Iterator[None]:
-    """Turn an OSError within the block into an IsoError: the image at `path` cannot be written, or changed
-    (`what`)."""
+    """Turn an OSError within the block into an IsoError: the image at `path` cannot be written or changed (`what`)."""
     try:
         yield
     except OSError as error:

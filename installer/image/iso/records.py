@@ -18,12 +18,12 @@ def both(value: int) -> bytes:
 
 
 def moved(record: Record, offset: int, length: int) -> Patch:
-    """The patch that makes the record point to another extent; `offset` is a multiple of the sector."""
+    """Return the patch that makes the record point to another extent; `offset` is a multiple of the sector."""
     return Patch(record.position + 2, both(offset // SECTOR) + both(length))
 
 
 def records(iso: Iso) -> list[Record]:
-    """All records of all volumes. Raises the image's fault."""
+    """Return all records of all volumes. Raises the image's fault."""
     entries: list[Record] = []
     seen: set[int] = set()
     todo: list[tuple[int, int]] = []
@@ -48,7 +48,7 @@ def records(iso: Iso) -> list[Record]:
 
 
 def records_of(iso: Iso, extent: Extent) -> list[Record]:
-    """The records of the file that has this extent; at least one. Raises the image's fault."""
+    """Return the records of the file that has this extent; at least one. Raises the image's fault."""
     matching = [r for r in records(iso) if not r.directory and (r.offset, r.length) == (extent.offset, extent.length)]
     if not matching:
         raise iso.fault(f"the directory records of {extent.name} were not found")
@@ -56,7 +56,7 @@ def records_of(iso: Iso, extent: Extent) -> list[Record]:
 
 
 def boot_images(iso: Iso) -> list[int]:
-    """Byte offsets of the boot catalog and of all boot images (El Torito §2), none where the image does not boot."""
+    """Return byte offsets of the boot catalog and of all boot images (El Torito §2), if the image boots."""
     offsets = []
     for catalog, raw in iso.boot_catalogs():
         offsets.append(catalog)

@@ -20,8 +20,7 @@ from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, EmbedTooBig, InstallerError, NotIso9660
 from installer.ignition.early import network_archive
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
-from installer.image.iso import kargs
-from installer.image.iso.embed import set_kargs_patches
+from installer.image.iso.embed import operated, set_kargs_patches
 from installer.image.iso.minimal import minimal_kargs
 from installer.rendezvous.discovery import liveconfig, payload
 from installer.rendezvous.settings import Settings
@@ -34,7 +33,7 @@ BOOT_FILES = ("vmlinuz", "initrd.img", "rootfs.img")
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
     """An image's arguments ``before`` with the infra-env's edits. Raises BadRequest for edits that do not apply."""
     try:
-        return kargs.edited(before, msgspec.to_builtins(infra_env.kernel_arguments))
+        return operated(before, msgspec.to_builtins(infra_env.kernel_arguments))
     except ConfigError as error:
         raise BadRequest(f"kernel_arguments: {error}") from None
 

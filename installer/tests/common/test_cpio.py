@@ -66,8 +66,8 @@ def test_compression():
     assert smaller[7] == lzma.CHECK_CRC32
     assert len(smaller) < len(packed)
     assert cpio.compress(b"x", 1) == gzip.compress(b"x", 9, mtime=0)  # xz would be longer still
-    for item in (packed, smaller):
-        assert cpio.decompress(item + bytes(50)) == data
+    for archive in (packed, smaller):
+        assert cpio.decompress(archive + bytes(50)) == data
     assert cpio.decompress(b"070701...") == b"070701..."
 
 
@@ -110,8 +110,21 @@ def test_the_first_member_is_aligned_and_where_it_says(name, data, align):
     assert cpio.unpack(raw) == {name: data} | {"next": b"n"}
 
 
+PATHS = st.from_regex(r"[a-z]{1,8}(/[a-z.]{1,8}[a-z]){0,3}", fullmatch=True)
+
+
+@given(st.dictionaries(PATHS, st.binary(max_size=300), max_size=6))
+def test_round_trip(files):
+    archive = cpio.pack(files)
+    assert len(archive) % 4 == 0
+    for packed_archive in (archive, cpio.compress(archive) + bytes(99), cpio.compress(archive, 1) + bytes(99)):
+        assert cpio.unpack(cpio.decompress(packed_archive)) == files
+
+
 @pytest.mark.skipif(shutil.which("cpio") is None, reason="no cpio program on this host")
-def test_the_cpio_program_reads_what_is_aligned(tmp_path: Path):
+def test_the_cpio_program_reads_what_is_aligned_or_has_folders(tmp_path: Path):
+    subprocess.run(["cpio", "-i", "-d", "--quiet"], input=cpio.pack({"a/b": b"x", "c": b""}), cwd=tmp_path, check=True)
+    assert ((tmp_path / "a/b").read_bytes(), (tmp_path / "c").read_bytes()) == (b"x", b"")
     members = [("root.squashfs", 0o100644, b"squash"), ("config.ign", 0o100600, b"{}")]
     raw = b"".join(cpio.pieces(members, 4096))
     subprocess.run(["cpio", "-i", "--quiet"], input=raw, cwd=tmp_path, check=True)

@@ -1,14 +1,12 @@
-"""ISO 9660, embed areas, cpio: against images made by xorriso and headers made by hand."""
+"""ISO 9660 and embed areas: against images made by xorriso and headers made by hand."""
 
 import random
 import shutil
-import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.common import cpio
 from installer.common.iso9660 import Iso
 from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import IsoError, NotIso9660
@@ -75,22 +73,3 @@ def test_corrupt_images_are_refused(tmp_path):
                 kargs_patches(iso, ("a",))
             except IsoError:
                 pass
-
-
-paths = st.from_regex(r"[a-z]{1,8}(/[a-z.]{1,8}[a-z]){0,3}", fullmatch=True)
-
-
-@given(st.dictionaries(paths, st.binary(max_size=300), max_size=6))
-def test_cpio_round_trip(files):
-    archive = cpio.pack(files)
-    assert len(archive) % 4 == 0
-    assert cpio.unpack(archive) == files
-    assert cpio.unpack(cpio.decompress(cpio.compress(archive) + bytes(99))) == files
-    assert cpio.unpack(cpio.decompress(cpio.compress(archive, 1) + bytes(99))) == files
-
-
-@pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
-def test_cpio_is_what_cpio_reads(tmp_path):
-    subprocess.run(["cpio", "-i", "-d", "--quiet"], input=cpio.pack({"a/b": b"x", "c": b""}), cwd=tmp_path, check=True)
-    assert (tmp_path / "a/b").read_bytes() == b"x"
-    assert (tmp_path / "c").read_bytes() == b""

@@ -1,4 +1,4 @@
-"""Embed areas by their bytes: where they are, to the last byte of each, and how an image grows for one."""
+"""Embed areas by their bytes: the places, to the last byte of each, and the growth of an image for one."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_kernel_arguments_by_their_description():
     assert (area.default, area.pad, area.ends) == (KARGS, "*", ("\n", "E"))
     bare = kargareas.kargs_area(opened(live(kargs={"size": 20, "files": [{"path": "k.cfg"}]})))
     assert (bare.areas[0], bare.default, bare.pad, bare.ends) == (Extent("K.CFG;1", FIRST, 20, False), "", "#", ("\n",))
-    described = {**kargs, "files": [entry]}
-    iso = opened(live(kargs=described))
+    single = {**kargs, "files": [entry]}
+    iso = opened(live(kargs=single))
     assert kargareas.current_kargs(iso, kargareas.kargs_area(iso)) == KARGS
     assert embed.kargs_patches(iso, ()) == []
     assert embed.kargs_patches(iso, ("c",)) == [Patch(FIRST + 4, b"a=1 b c\n############")]
@@ -96,17 +96,17 @@ def test_kernel_arguments_by_their_description():
     with pytest.raises(EmbedTooBig, match="the kernel command line needs 21 bytes, its embed area has 20"):
         embed.kargs_patches(iso, lambda _: "x" * 20)
     for wrong, expected in (
-        ({**described, "size": 2049}, "kernel argument areas of 2049 bytes for a default of 5|outside"),
-        ({**described, "size": 5}, "kernel argument areas of 5 bytes for a default of 5"),
-        ({**described, "size": 0}, "the kernel argument area lies outside the image"),
-        ({**described, "files": [{"path": "no"}]}, "names no, which is not in the image"),
-        ({**described, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
+        ({**single, "size": 2049}, "kernel argument areas of 2049 bytes for a default of 5|outside"),
+        ({**single, "size": 5}, "kernel argument areas of 5 bytes for a default of 5"),
+        ({**single, "size": 0}, "the kernel argument area lies outside the image"),
+        ({**single, "files": [{"path": "no"}]}, "names no, which is not in the image"),
+        ({**single, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
     ):
         with pytest.raises(NotIso9660, match=expected):
             kargareas.kargs_area(opened(live(kargs=wrong) + bytes(4096)))
-    assert kargareas.kargs_area(opened(live(kargs={**described, "size": 6}))).areas[0].length == 6
-    assert kargareas.kargs_area(opened(live(kargs={**described, "size": 2048}) + bytes(4096))).areas[0].length == 2048
-    assert kargareas.kargs_area(opened(live(kargs={**described, "files": []}))) is None
+    assert kargareas.kargs_area(opened(live(kargs={**single, "size": 6}))).areas[0].length == 6
+    assert kargareas.kargs_area(opened(live(kargs={**single, "size": 2048}) + bytes(4096))).areas[0].length == 2048
+    assert kargareas.kargs_area(opened(live(kargs={**single, "files": []}))) is None
 
 
 def test_kernel_argument_areas_that_differ():
@@ -130,7 +130,7 @@ def test_kernel_arguments_by_the_header_of_2021():
         return opened(plain)
 
     area = kargareas.kargs_area(header(2048, FIRST, FIRST, FIRST + 2048))
-    assert [(one.offset, one.length) for one in area.areas] == [(FIRST, 2048), (FIRST + 2048, 2048)]
+    assert [(extent.offset, extent.length) for extent in area.areas] == [(FIRST, 2048), (FIRST + 2048, 2048)]
     assert (area.default, area.pad, area.ends) == (KARGS, "#", ("\n", "\n"))
     assert len(kargareas.kargs_area(header(2048, *[FIRST] * 7)).areas) == 6
     assert kargareas.kargs_area(header(2048, FIRST)) is None
@@ -177,7 +177,7 @@ def test_growth_and_its_record_by_their_bytes():
     data = whole(overlay)
     iso = opened(data)
     length = grow.grown_length(4096, len(packed))
-    # The file is behind the old end, at a sector, longer, with the config and zeros in it.
+    # The file is after the old end, at a sector, longer, with the config and zeros in it.
     assert len(base) % SECTOR == 0
     assert embed.ignition_area(iso) == Extent("IGN.IMG;1", len(base), length, False)
     assert data[len(base) : len(base) + length] == packed + bytes(length - len(packed))
@@ -214,7 +214,7 @@ def test_records_of_growth_that_do_not_match_the_image():
     room = len(data) - 32 - undo
     assert refused(form.pack(magic, undo, room + 1))
     assert refused(form.pack(magic, 1 << 40, before))
-    assert refused(form.pack(magic, undo, 100))  # what it would put back lies behind that
+    assert refused(form.pack(magic, undo, 100))  # what it would put back lies after that
     for text in (
         b"{",
         b"[[1]]",

@@ -15,7 +15,7 @@ from installer.common.iso9660 import Iso
 from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, EmbedTooBig
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
-from installer.image.iso.kargs import edited
+from installer.image.iso.embed import operated
 from installer.rendezvous.discovery.images import kernel_arguments
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams
@@ -46,7 +46,7 @@ def op(operation: str, value: str) -> dict[str, str]:
     ],
 )
 def test_operations_in_turn(operations: list[dict[str, str]], expected: str) -> None:
-    assert edited(TEXT, operations) == expected
+    assert operated(TEXT, operations) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,18 +61,18 @@ def test_operations_in_turn(operations: list[dict[str, str]], expected: str) -> 
 )
 def test_operations_that_cannot_be_applied(operation: str, value: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        edited(TEXT, [op(operation, value)])
+        operated(TEXT, [op(operation, value)])
 
 
 @given(arguments, names, st.sampled_from(["=1", "=3"]))
 def test_append_replace_and_delete_of_the_same_argument(before: list[str], name: str, value: str) -> None:
     text = " ".join(before)
-    with_it = edited(text, [op("append", name + value)])
-    replaced = edited(with_it, [op("replace", name + value)])
+    with_it = operated(text, [op("append", name + value)])
+    replaced = operated(with_it, [op("replace", name + value)])
     kept = [word for word in before if word.partition("=")[0] != name]
-    assert edited(replaced, [op("delete", name)]) == " ".join(kept)
-    assert edited(replaced, [op("replace", name + value)]) == replaced
-    assert edited(with_it, [op("delete", name)]) == edited(replaced, [op("delete", name)])
+    assert operated(replaced, [op("delete", name)]) == " ".join(kept)
+    assert operated(replaced, [op("replace", name + value)]) == replaced
+    assert operated(with_it, [op("delete", name)]) == operated(replaced, [op("delete", name)])
 
 
 def kargs_of(path: Path) -> str:
@@ -95,7 +95,7 @@ def test_the_areas_of_full_and_minimal_images(base: Path, tmp_path: Path) -> Non
 
     def edit(text: str) -> str:
         # What a network boot is given begins with the defaults of the image.
-        return edited(f"{text} quiet", [op("delete", "quiet"), op("append", "added=1")])
+        return operated(f"{text} quiet", [op("delete", "quiet"), op("append", "added=1")])
 
     for name, url in (("full", ""), ("minimal", "https://192.0.2.1/rootfs.img")):
         write_iso(base, tmp_path / name, LiveChanges(b"{}", edit), rootfs_url=url)

@@ -18,10 +18,9 @@ from installer.common.kargareas import current_kargs, kargs_area
 from installer.errors import ConfigError, EmbedTooBig, IsoError
 from installer.image.artifacts import LiveChanges, prepare_iso, write_pxe
 from installer.image.iso.embed import embedded_ignition, ignition_area
-from installer.image.iso.grow import embed_ignition
+from installer.image.iso.grow import embed_ignition, reset_image
 from installer.image.iso.minimal import make_minimal
 from installer.image.iso.overlay import Overlay
-from installer.image.iso.reset import reset_image
 from installer.testing.create import iso_kit
 from installer.testing.create.iso_kit import BIG, KARGS, LAYOUTS, SMALL, config_of, needs_xorriso, place
 

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from installer.common import cpio
 from lab.release.os import clock
-from lab.release.os.customise import customise, kernel_version
-from lab.release.os.errors import NotRootError
-from lab.release.os.initramfs import build_initramfs
+from lab.release.os.customise import DATA, customise, kernel_version
 from lab.release.os.media.disk import build_disk
-from lab.release.os.media.iso import build_iso
+from lab.release.os.media.liveboot import build_iso
 from lab.release.os.rootfs import build_rootfs
 from lab.release.stage import progress
+from lab.release.stage.errors import ReleaseError
 from lab.release.stage.keys import Built, File, digest_of, file_sha256, files, host_packages
 from lab.release.stage.store import Store
 
@@ -30,6 +29,9 @@ METAL_IN_LIVE = "usr/lib/node0/metal.raw"
 WANT_ROOTFS = "etc/coreos-live-want-rootfs"
 # root.squashfs is mounted in place from rootfs.img; a page boundary keeps its blocks and the loop device's together.
 SQUASHFS_ALIGN = 4096
+_INITRAMFS_ALIGN = 512
+# dracut wants /proc and /dev; in a mount namespace of its own nothing of them can be left.
+_IN_ROOT = 'mount -t proc proc "$1/proc" && mount --bind /dev "$1/dev" && root=$1 && shift && exec chroot "$root" "$@"'
 
 
 # What the images are made with: boot loaders whose files go into them, and makers of file systems.
@@ -47,6 +49,13 @@ _TOOLS = (
     "syslinux-common",
     "xorriso",
 )
+
+
+class NotRootError(ReleaseError):
+    """The build needs root, since the system's files belong to several users."""
+
+    def __init__(self) -> None:
+        super().__init__("building the machine OS needs root: file owners in the image are real ones")
 
 
 @dataclass(frozen=True)
@@ -159,6 +168,39 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
         _describe(out, version, volume_id, kernel_release)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def build_initramfs(store: Store, root: Path, out: Path) -> None:
+    """Have dracut make the initramfs in ``root``, one for live system and installed disk, and write it to ``out``.
+
+    It is in the legacy lz4 format, which the kernel unpacks fastest by far. That format has no end: zero bytes tell the
+    kernel that another archive follows, the host's Ignition config (lib/decompress_unlz4.c). They also keep that one
+    aligned.
+    """
+    modules = root / "usr/lib/dracut/modules.d"
+    for own in sorted((DATA / "dracut").iterdir()):
+        shutil.rmtree(modules / own.name, ignore_errors=True)
+        shutil.copytree(own, modules / own.name)
+    # dracut-network's or a package's settings would drag modules into every initramfs.
+    for path in (root / "etc/dracut.conf.d").glob("*.conf"):
+        path.unlink()
+    raw = root / "boot" / "initramfs.cpio"
+    dracut = [
+        *("dracut", "--force", "--kver", kernel_version(root)),
+        *("--no-hostonly", "--no-hostonly-cmdline", "--no-early-microcode", "--reproducible"),
+        *("--compress", "cat", "--tmpdir", "/tmp"),
+        *("--modules", "bash systemd systemd-initrd udev-rules node0 node0-luks node0-iscsi"),
+        "/boot/initramfs.cpio",
+    ]
+    unshare = [progress.need("unshare", "util-linux"), "--mount", "--propagation", "private"]
+    log = store.log("os-dracut")
+    progress.run([*unshare, "sh", "-c", _IN_ROOT, "sh", str(root), *dracut], label="dracut", log=log)
+    lz4 = [progress.need("lz4", "lz4"), "-l", "-9", "-f", "-q", str(raw), str(out)]
+    progress.run(lz4, label="lz4", log=store.log("os-lz4-initramfs"))
+    with out.open("r+b") as archive:
+        archive.truncate((out.stat().st_size // _INITRAMFS_ALIGN + 2) * _INITRAMFS_ALIGN)
+    raw.unlink()
+    out.chmod(0o644)
 
 
 def add_want(initramfs: Path, sha256: str) -> None:

@@ -7,8 +7,8 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lab.release.os.errors import ExtraFileError
 from lab.release.stage import progress
+from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store
 
 DATA = Path(__file__).parent / "data"
@@ -90,6 +90,10 @@ GENERATORS = frozenset({"systemd-fstab-generator", "systemd-getty-generator", "s
 
 #: tmpfiles.d fragments about things that are not here (X, provisioning, ...).
 TMPFILES_REMOVED = ("debian", "home", "journal-nocow", "passwd", "polkitd", "provision", "systemd-pstore", "x11")
+
+
+class ExtraFileError(ReleaseError):
+    """A file to add to the image does not exist, or its path in the image is not absolute."""
 
 
 def customise(store: Store, root: Path, extra_files: Mapping[str, Path]) -> None:

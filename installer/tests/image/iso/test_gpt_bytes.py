@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from installer.image.iso import gpt
+from installer.image.iso import minimal
 from installer.image.iso.overlay import Overlay
 
 
@@ -37,7 +37,7 @@ def resized(data: bytes, new_size: int) -> bytes:
     overlay = Overlay(io.BytesIO(bytes(data)))
     old = overlay.size
     overlay.truncate(new_size)
-    gpt.resize(overlay, old)
+    minimal.resize_tables(overlay, old)
     overlay.seek(0)
     return overlay.read()
 
@@ -110,7 +110,7 @@ def test_partition_tables_of_other_images_are_left_alone():
     ((10, 81), 90, (10, 80)),
     ((10, 89), 120, (10, 89)),  # did not reach to the end
     ((10, 91), 120, (10, 91)),
-    ((95, 2), 90, (95, 1)),  # lies behind it
+    ((95, 2), 90, (95, 1)),  # lies after it
     ((90, 10), 90, (90, 1)),
     ((89, 11), 90, (89, 1)),
     ((0, 0), 80, (0, 0)),

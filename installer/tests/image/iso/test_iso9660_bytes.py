@@ -34,7 +34,7 @@ def test_reading_to_the_last_byte():
         iso.read(iso.size - 1, 2)
 
 
-def test_a_file_may_end_with_the_image_and_not_behind_it():
+def test_a_file_may_end_with_the_image_and_not_after_it():
     data = image({"A;1": b"a" * 100})
     assert opened(data[: FIRST + 100]).file("a") == b"a" * 100
     with pytest.raises(NotIso9660, match="truncated: A lies beyond its end"):
@@ -56,7 +56,7 @@ def test_the_primary_descriptor_is_looked_for():
 
 
 def rock_ridge(use: bytes, more: bytes = b"") -> list[str]:
-    """The Rock Ridge names of a directory with one file, whose system use area may go on in that file."""
+    """Return the Rock Ridge names of a directory with one file, whose system use area may go on in that file."""
     iso = opened(image({"A;1": more}, root=record(b"A;1", 19, 0, system_use=use)))
     return [name for name, _ in iso.entries(iso.find(""))]
 
@@ -142,7 +142,7 @@ def test_records_by_their_bytes():
     for wrong in (Extent("a", root + SECTOR, 2, False), Extent("a", root, 3, False)):
         with pytest.raises(NotIso9660, match="the directory records of a were not found"):
             records.records_of(opened(data), wrong)
-    assert [(item.position, item.kind) for item in opened(data).descriptors()] == [
+    assert [(found.position, found.kind) for found in opened(data).descriptors()] == [
         (SYSTEM_AREA, 1), (SYSTEM_AREA + SECTOR, 2),
     ]  # fmt: skip
     assert records.volume_size_patches(opened(data), 10 * SECTOR + 1) == [
@@ -154,7 +154,7 @@ def test_records_by_their_bytes():
 def test_records_that_are_not_what_they_seem():
     # A name of one byte is . or .. only when the byte is 0 or 1.
     root = record(b"\0", 18, SECTOR, 2) + record(b"\1", 18, SECTOR, 2) + record(b"\2", 19, 5) + record(b"\0\0", 19, 6)
-    assert [item.length for item in records.records(opened(image({"A;1": bytes(9)}, root=root)))] == [5, 6]
+    assert [found.length for found in records.records(opened(image({"A;1": bytes(9)}, root=root)))] == [5, 6]
     with pytest.raises(NotIso9660, match="in several extents"):
         records.records(opened(image({"A;1": b"a"}, root=record(b"A;1", 19, 1, 0x80))))
     with pytest.raises(NotIso9660, match="damaged directory record"):
@@ -163,7 +163,7 @@ def test_records_that_are_not_what_they_seem():
     below = record(b"SUB", 19, SECTOR, 2)
     inner = (record(b"SUB", 19, SECTOR, 2) + record(b"X;1", 20, 7)).ljust(SECTOR, b"\0")
     all_records = records.records(opened(image({"S;1": inner, "X;1": bytes(7)}, root=below)))
-    assert [(item.directory, item.length) for item in all_records] == [(True, SECTOR), (True, SECTOR), (False, 7)]
+    assert [(found.directory, found.length) for found in all_records] == [(True, SECTOR), (True, SECTOR), (False, 7)]
 
 
 def test_boot_images():

@@ -13,7 +13,7 @@ from installer.assisted.errors import BadRequest, PrepareError
 from installer.common.iso9660 import Iso
 from installer.errors import ConfigError, EmbedTooBig
 from installer.files import write_whole
-from installer.image.iso import embed, kargs
+from installer.image.iso import embed
 from installer.image.iso.minimal import minimal_kargs
 from installer.overrides import OS_OVERRIDE
 from installer.rendezvous import architectures, standalone
@@ -119,7 +119,7 @@ def test_arguments_that_do_not_fit_the_image_are_refused_once_it_is_known(
     url = "https://192.0.2.1/rootfs.img"
     if kind == "minimal-iso":
         before = minimal_kargs(before, url)
-    room = 1139 - len("\n") - len(kargs.edited(before, [{"operation": "append", "value": ""}]).encode())
+    room = 1139 - len("\n") - len(embed.operated(before, [{"operation": "append", "value": ""}]).encode())
     monkeypatch.setattr(payload, "cached", lambda *_: payload.Payload("4.18.0", {}, base))
     maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: url, lambda _: None)
 

@@ -1,6 +1,6 @@
-"""Power-on: what a machine boots, up to where its kernel would start.
+"""Power-on, up to the start of the kernel.
 
-Nothing of an image is read here: that a reader does (`choose`), behind a fence, and asks for what takes rights.
+Nothing of an image is read here: a reader does that in a fence (`choose`), and asks for what takes rights.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from lab.machines.container.firmware.messages import (
     Nothing,
     Say,
 )
-from lab.machines.container.firmware.netboot.card import Cards, NotFetched
 from lab.machines.container.firmware.netboot.dhcp import NoLease
+from lab.machines.container.firmware.netboot.nic import Nics, NotFetched
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec
@@ -63,13 +63,13 @@ class _Requests:
 
     def __init__(self, spec: MachineSpec, devices: Mapping[str, Path], console: BinaryIO, fence: Fence) -> None:
         self._devices, self._screen, self._users = devices, Screen(console), fence.users
-        self._cards = Cards(spec, fence.network)
+        self._nics = Nics(spec, fence.network)
         self._text, self._mounts = _MOST_TEXT, _MOST_MOUNTS
         self.last_message: Chosen | Nothing | None = None
         self.descriptors: list[int] = []
 
     def answer(self, message: bytes, descriptors: list[int], line: socket.socket) -> bool:
-        """Handle one message; whether it was the last one."""
+        """Handle a message; return whether it was the last."""
         # Descriptors of the last message are kept; others were not asked for.
         self.close()
         self.descriptors = descriptors
@@ -102,7 +102,7 @@ class _Requests:
 
     def _lease(self, wanted: Lease, line: socket.socket) -> None:
         try:
-            lease = self._cards.lease(wanted.card, http=wanted.http)
+            lease = self._nics.lease(wanted.nic, http=wanted.http)
         except (NoLease, OSError) as error:
             line.send(_why(error))
         else:
@@ -110,7 +110,7 @@ class _Requests:
 
     def _fetch(self, wanted: Fetch, line: socket.socket) -> None:
         try:
-            file = self._cards.fetch(wanted.url, wanted.most)
+            file = self._nics.fetch(wanted.url, wanted.most)
         except (NotFetched, OSError) as error:
             line.send(_why(error))
         else:
@@ -118,8 +118,8 @@ class _Requests:
             os.close(file)
 
     def end(self) -> None:
-        """Leave the machine's cards as its kernel is to find them."""
-        self._cards.down()
+        """Leave the machine's NICs as its kernel is to find them."""
+        self._nics.down()
 
     def close(self) -> None:
         """Close the descriptors that came with the last message."""
@@ -128,7 +128,7 @@ class _Requests:
         self.descriptors = []
 
     def _mount(self, wanted: Mount) -> int:
-        """A partition's file system, read-only, with the machine's owners, mounted nowhere."""
+        """Open a partition's file system, read-only, with the machine's owners, mounted nowhere."""
         self._mounts -= 1
         device = self._devices.get(wanted.partition)
         if device is None or self._mounts < 0:
@@ -143,7 +143,7 @@ class _Requests:
 
 
 def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
-    """Have read what a machine boots; see lab.machines.container.spec. ``root`` stays empty.
+    """Have a reader find out what a machine boots; see lab.machines.container.spec. ``root`` stays empty.
 
     Raises NotBootable: no device boots. Raises BootStopped: one did, and its boot loader stopped, or it could not be
     read to its end. The console has what was said.
@@ -176,7 +176,10 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
         requests.descriptors = requests.descriptors[len(images) :]
         whole = {spec.stick: devices.get(spec.stick), DRIVE: Path(f"/proc/self/fd/{medium}")}
         indexes = iter(requests.descriptors)
-        drives = [_drive(one, whole.get(one.name), next(indexes) if one.index else -1) for one in message.media]
+        drives = [
+            _drive(held_medium, whole.get(held_medium.name), next(indexes) if held_medium.index else -1)
+            for held_medium in message.media
+        ]
     init = next((word[5:] for word in message.arguments if word.startswith("init=")), INIT)
     return Boot(
         arguments=list(message.arguments),
@@ -187,12 +190,12 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
 
 
 def _why(error: Exception) -> bytes:
-    """An error as the reader is told; what a peer has said of it may be anything, and long."""
+    """Return an error's text for the reader; what a peer has said in it may be anything, and long."""
     return (str(error) or type(error).__name__).encode(errors="replace")[:_MOST_WHY]
 
 
 def _opened_medium(spec: MachineSpec, held: contextlib.ExitStack) -> int | str:
-    """As `choose.Devices` has it."""
+    """Open the medium, as `choose.Devices` has it."""
     if spec.cdrom is None:
         return ""
     try:
@@ -211,7 +214,7 @@ def _opened(devices: Mapping[str, Path], held: contextlib.ExitStack) -> Iterator
 
 
 def _drive(medium: Held, device: Path | None, index: int) -> Drive:
-    """A medium as a block device, which a stick is already, and an index of it for erofs where there is one."""
+    """Make a medium a block device, which a stick is already, and an index of it for erofs if there is one."""
     if device is None:
         raise BootStopped(f"error: its reader says nonsense: there is no {medium.name}.")
     held = []

@@ -1,6 +1,6 @@
-"""The boot order, and what the boot loader of the first device that boots hands over to a kernel; said by a reader.
+"""The reader of images: it goes through the boot order, and says what the first device that boots starts.
 
-All that it has are descriptors of disks, partitions and the medium: it runs behind a fence of its own
+All that it has are descriptors of disks, partitions and the medium: it runs in a fence of its own
 (lab.machines.container.fence.reader), since what it reads may have been made to break it.
 """
 
@@ -89,7 +89,7 @@ def _from(
         entry, images = _disk(spec, devices.blocks, room, line)
     elif device == "network":
         if not devices.network:
-            raise NoEntry("there is no network card")
+            raise NoEntry("there is no NIC")
         entry, images = net.entry(spec, net.Network(line), screen, room)
     else:
         medium = _stick(spec, devices.blocks) if device == "usb" else _medium(devices.medium)
@@ -114,7 +114,7 @@ def _held(medium: Medium, name: str, indexes: list[int]) -> Held:
 
 
 def _stick(spec: MachineSpec, blocks: Mapping[str, int]) -> Medium:
-    """What a firmware starts of a stick: an ISO that is a disk with a partition table too. Raises NoEntry."""
+    """Read a stick as a firmware starts it: an ISO that is a disk with a partition table too. Raises NoEntry."""
     with os.fdopen(blocks[spec.stick], "rb", closefd=False) as device:
         partitions = read_table(device)
     if partitions is None or not partitions.boot_code:

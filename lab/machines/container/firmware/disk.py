@@ -47,7 +47,7 @@ class Slice:
 
 
 def table(device: int, firmware: FirmwareKind) -> Table:
-    """The table of a disk that ``firmware`` would start. Raises NoEntry with the firmware's words."""
+    """Read the partition table of a disk that ``firmware`` would start. Raises NoEntry with the firmware's words."""
     with os.fdopen(device, "rb", closefd=False) as disk:
         partitions = read_table(disk)
         if partitions is None:
@@ -62,7 +62,7 @@ def table(device: int, firmware: FirmwareKind) -> Table:
 
 
 def slices(target: str, blocks: Mapping[str, int], table: Table) -> list[Slice]:
-    """The partitions of the disk `target` that are devices, of the size that the table says.
+    """Return the partitions of the disk `target` that are devices, of the size that the table says.
 
     `blocks` are descriptors of the machine's devices, by their names.
     """
@@ -81,7 +81,7 @@ def _kind(device: int) -> Literal["ext4", "xfs"] | None:
 
 
 def mounter(line: socket.socket) -> Mounter:
-    """Has partitions mounted by the firmware at the other end of `line`."""
+    """Make a function that has partitions mounted by the firmware at the other end of `line`."""
 
     def mount(partition: str, kind: Literal["ext4", "xfs"]) -> int:
         line.send(msgspec.json.encode(Mount(partition, kind)))
@@ -139,7 +139,7 @@ def listed(config: str, installed: str, stamp: str | None) -> Entry:
 
 
 def read(root: int, name: str, most: int) -> bytes | None:
-    """A file of a file system that somebody else made; its links lead nowhere but to its own files. None when there is
+    """Read a file of a file system that somebody else made, whose links lead to its own files only; None when there is
     none, or a larger one. `root` is a descriptor of its root directory."""
     file = _opened(root, name, most)
     if file is None:

@@ -133,7 +133,7 @@ def _inode(node: _Node, block: int) -> bytes:
 
 
 def _directory(node: _Node) -> bytes:
-    """A directory's blocks: in each, entries sorted by name's bytes over all blocks, then the names."""
+    """Return a directory's blocks: in each, entries sorted by name's bytes over all blocks, then the names."""
     parent = node.parent or node
     entries = [(b".", node.place, DIRECTORY), (b"..", parent.place, DIRECTORY)]
     for name, child in node.children.items():

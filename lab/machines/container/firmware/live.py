@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import BinaryIO
 
-from installer.common.iso9660 import Iso, NotIso9660
-from installer.common.kargareas import INFO, current_kargs, kargs_area
+from installer.common.iso9660 import Extent, Iso, NotIso9660
+from installer.common.kargareas import ARGUMENT, INFO, current_kargs, kargs_area
 from lab.machines.container.firmware import erofs
 from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room, copy_to_memory
 from lab.machines.container.spec import FirmwareKind
@@ -17,8 +16,6 @@ INITRDS = ("/images/pxeboot/initrd.img", "/images/ignition.img")
 # Platforms of El Torito, and the bytes of a boot catalog that begin a section.
 _PLATFORMS: dict[FirmwareKind, int] = {"bios": 0x00, "uefi": 0xEF}
 _SECTIONS = (0x90, 0x91)
-# Blanks within quotes belong to an argument.
-_ARGUMENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
 
 class Medium(Iso):
@@ -32,7 +29,7 @@ class Medium(Iso):
         self.platforms = self._platforms()
 
     def _platforms(self) -> set[int]:
-        """Those of its boot catalogs: of the validation entry, and of each section."""
+        """Return the platforms of its boot catalogs: of the validation entry, and of each section."""
         found = set()
         for _, catalog in self.boot_catalogs():
             if catalog[0] != 1 or catalog[30:32] != b"\x55\xaa":
@@ -56,23 +53,26 @@ def entry(medium: Medium, firmware: FirmwareKind) -> Entry:
     except NotIso9660 as error:
         raise BootStopped(f"error: {error}") from error
     for name in (KERNEL, *INITRDS):
-        file = medium.find(name)
-        if file is None or file.directory:
+        if _file(medium, name) is None:
             raise BootStopped(f"error: file `{name}' not found.")
-    words = _ARGUMENT.findall(text.encode(errors="surrogateescape").decode(errors="replace"))
+    words = ARGUMENT.findall(text.encode(errors="surrogateescape").decode(errors="replace"))
     return Entry(KERNEL, (f"BOOT_IMAGE={KERNEL}", *words), INITRDS)
 
 
 def initrds(medium: Medium, chosen: Entry, room: Room) -> list[int]:
     """Read initrds into files in memory. Raises BootStopped."""
     files = []
-    for name in chosen.initrds:
-        extent = medium.find(name)
-        length = extent.length if extent else 0
-        room.take(name, length)
-        medium.image.seek(extent.offset if extent else 0)
-        files.append(copy_to_memory(medium.image, length))
+    for extent in filter(None, (_file(medium, name) for name in chosen.initrds)):
+        room.take(extent.name, extent.length)
+        medium.image.seek(extent.offset)
+        files.append(copy_to_memory(medium.image, extent.length))
     return files
+
+
+def _file(medium: Medium, name: str) -> Extent | None:
+    """Look up a file in what was read of the medium."""
+    found = medium.files.get(name.strip("/"))
+    return None if found is None or found.directory else found
 
 
 def index(medium: Medium) -> int | None:

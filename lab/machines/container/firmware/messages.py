@@ -1,4 +1,4 @@
-"""What the reader of an image says to the firmware that asked it, a message each."""
+"""Messages of the reader of an image to the firmware that asked it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Mount(msgspec.Struct, frozen=True, tag="mount"):
 
 
 class Lease(msgspec.Struct, frozen=True, tag="lease"):
-    """An address by a card of the machine's, asked for as PXE's client (iPXE) or as UEFI's for HTTP. The answer is a
+    """An address by a NIC of the machine's, asked for as PXE's client (iPXE) or as UEFI's for HTTP. The answer is a
     dhcp.Lease as JSON; or why not, as text."""
 
-    card: str
+    nic: str
     http: bool = False
 
 
 class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
-    """What lies at a URL, `most` bytes at most, by the card that has an address. The answer is ``FETCHED`` with a
+    """The content at a URL, `most` bytes at most, by the NIC that has an address. The answer is ``FETCHED`` with a
     descriptor of a file in memory, or why not."""
 
     url: str
@@ -56,8 +56,8 @@ class Chosen(msgspec.Struct, frozen=True, tag="chosen"):
 
     @property
     def indexes(self) -> int:
-        """How many of the descriptors are indexes."""
-        return sum(one.index for one in self.media)
+        """The number of descriptors that are indexes."""
+        return sum(medium.index for medium in self.media)
 
 
 class Nothing(msgspec.Struct, frozen=True, tag="nothing"):
@@ -72,15 +72,15 @@ MOUNTED, FETCHED = b"mounted", b"fetched"
 
 
 class Console:
-    """A console of which somebody else keeps the end, as far as `Screen` writes to one."""
+    """A console whose other end somebody else has, as far as `Screen` writes to it."""
 
     def __init__(self, send: Callable[[bytes], object]) -> None:
         self._send = send
 
     def write(self, data: bytes) -> int:
-        """Some lines."""
+        """Send some lines."""
         self._send(msgspec.json.encode(Say(data.decode(errors="replace"))))
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: nothing is kept back."""

@@ -27,14 +27,14 @@ _SCRIPT_BYTES = 1 << 20
 
 
 class Network:
-    """The machine's cards, through the firmware at the other end of `line`."""
+    """The machine's NICs, through the firmware at the other end of `line`."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
 
-    def lease(self, card: str, *, http: bool) -> Lease:
-        """An address, and what to boot. Raises NoEntry."""
-        self._line.send(msgspec.json.encode(Ask(card, http)))
+    def lease(self, nic: str, *, http: bool) -> Lease:
+        """Ask for an address, and for what to boot. Raises NoEntry."""
+        self._line.send(msgspec.json.encode(Ask(nic, http)))
         answer = self._line.recv(_ANSWER_BYTES)
         try:
             return msgspec.json.decode(answer, type=Lease)
@@ -42,7 +42,7 @@ class Network:
             raise NoEntry(answer.decode(errors="replace")) from None
 
     def fetch(self, url: str, most: int) -> int:
-        """A file in memory with what lies at a URL. Raises NoEntry."""
+        """Fetch a URL into a file in memory. Raises NoEntry."""
         self._line.send(msgspec.json.encode(Fetch(url, most)))
         answer, descriptors, _, _ = socket.recv_fds(self._line, _ANSWER_BYTES, 1)
         if answer != FETCHED:
@@ -50,26 +50,26 @@ class Network:
         return descriptors[0]
 
     def text(self, url: str) -> str:
-        """A script. Raises NoEntry."""
+        """Fetch a script. Raises NoEntry."""
         with os.fdopen(self.fetch(url, _SCRIPT_BYTES), "rb") as file:
             return file.read().decode("utf-8", "replace")
 
 
 def entry(spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
-    """What the first of the machine's cards gets that gets anything to boot, and its initrds: files in memory.
+    """Boot by the first of the machine's NICs that gets anything to boot; the initrds are files in memory.
 
     Raises NoEntry: none does; BootStopped: what was fetched stops.
     """
     reasons = []
     for nic in spec.nics:
         try:
-            return _by_card(nic, spec, network, screen, room=room)
+            return _by_nic(nic, spec, network, screen, room=room)
         except NoEntry as error:
             reasons.append(f"{nic.name}: {error}")
-    raise NoEntry("; ".join(reasons) or "there is no network card")
+    raise NoEntry("; ".join(reasons) or "there is no NIC")
 
 
-def _by_card(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
+def _by_nic(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
     try:
         return _pxe(nic, spec, network, screen, room=room)
     except NoEntry as error:
@@ -84,7 +84,7 @@ def _by_card(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, r
 
 
 def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
-    """Boot as a card whose ROM is iPXE does, as QEMU's cards do."""
+    """Boot as a NIC whose ROM is iPXE does, as QEMU's NICs do."""
     screen.line(">>Start PXE over IPv4." if spec.firmware == "uefi" else f"iPXE: Configuring (net0 {nic.mac})")
     lease = network.lease(nic.name, http=False)
     if not lease.file:
@@ -130,7 +130,7 @@ def listed(url: str, script: str) -> Entry:
 
 
 def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
-    """UEFI specification 2.10, chapter 24.7: an ISO becomes a disk in memory, of which Linux sees nothing."""
+    """Boot by HTTP (UEFI specification 2.10 §24.7): an ISO becomes a disk in memory, of which Linux sees nothing."""
     screen.line(">>Start HTTP Boot over IPv4.")
     lease = network.lease(nic.name, http=True)
     if not lease.vendor.startswith(_HTTP) or not lease.file:

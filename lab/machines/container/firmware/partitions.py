@@ -1,7 +1,6 @@
 """Partition tables: GPT (UEFI specification 2.10, chapter 5) and the master boot record.
 
-Only what a firmware and a boot loader ask: whether there is a table, where its partitions are, and whether the disk
-has boot code.
+Only what a firmware asks: the table, the places of its partitions, and whether the disk has boot code.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ class Table:
     boot_code: bool
 
     def of_kind(self, kind: str) -> Partition | None:
-        """The first partition of a type, or None."""
+        """Return the first partition of a type, or None."""
         return next((partition for partition in self.partitions if partition.kind == kind), None)
 
 
 def read_table(disk: Path | BinaryIO) -> Table | None:
-    """The disk's table, or None when it has none: an empty disk, or one whose writing was cut short."""
+    """Read the disk's table, None when it has none: an empty disk, or one whose writing was cut short."""
     if isinstance(disk, Path):
         with disk.open("rb") as file:
             return read_table(file)
@@ -80,7 +79,7 @@ def _read(disk: BinaryIO, offset: int, length: int) -> bytes:
 
 
 def _primary(entries: list[tuple[int, bytes, int, bytes, int, int]], signature: int, size: int) -> Iterator[Partition]:
-    """The four partitions of a master boot record; logical ones are left out, nothing of ours boots from them."""
+    """Yield the four partitions of a master boot record; logical ones are left out, nothing of ours boots from them."""
     for number, (_, _, kind, _, start, count) in enumerate(entries, 1):
         if kind and kind not in _EXTENDED and count and (start + count) * SECTOR <= size:
             uuid_ = f"{signature:08x}-{number:02x}"
@@ -88,7 +87,7 @@ def _primary(entries: list[tuple[int, bytes, int, bytes, int, int]], signature: 
 
 
 def _gpt(disk: BinaryIO, offset: int, size: int) -> tuple[Partition, ...] | None:
-    """The partitions of the GPT whose header is at ``offset``; None when there is none, or its checksums are wrong."""
+    """Read the partitions of the GPT with its header at ``offset``; None if there is none, or a checksum is wrong."""
     if offset < SECTOR or offset + SECTOR > size:
         return None
     raw = _read(disk, offset, SECTOR)

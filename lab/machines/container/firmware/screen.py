@@ -1,4 +1,4 @@
-"""What firmware, boot loader and initramfs write on the serial console, before the machine's own init does."""
+"""The serial console while firmware, boot loader and initramfs write on it, before the machine's own init does."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Screen:
         self._started = time.monotonic()
 
     def line(self, text: str) -> None:
-        """One line, or several."""
+        """Write a line, or several."""
         with contextlib.suppress(OSError, ValueError):
             lines = (f"{part}{self._end}" for part in text.splitlines() or [""])
             self._out.write("".join(lines).encode(errors="replace"))
             self._out.flush()
 
     def kernel(self, text: str) -> None:
-        """A line as the kernel prints it, with the seconds since power-on."""
+        """Write a line as the kernel prints it, with the seconds since power-on."""
         self.line(f"[{time.monotonic() - self._started:12.6f}] {text}")
 
     def starting(self, description: str) -> None:
-        """systemd begins with a unit."""
+        """Write that systemd begins with a unit."""
         self.line(f"         Starting {description}...")
 
     def finished(self, description: str, verb: str = "Finished") -> None:
-        """systemd is done with a unit."""
+        """Write that systemd is done with a unit."""
         self.line(f"[  OK  ] {verb} {description}.")
 
     def failed(self, description: str, verb: str = "start") -> None:
-        """systemd's word for a unit that failed."""
+        """Write systemd's words for a unit that failed."""
         self.line(f"[FAILED] Failed to {verb} {description}.")

@@ -1,1 +1,1 @@
-"""Media that start the machine OS: the disk image, the live ISO and its boot configuration, cpio archives."""
+"""Media that machines start the machine OS from: the disk image, the live ISO and its boot configuration."""

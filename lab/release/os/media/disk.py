@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.release.os.customise import DATA
-from lab.release.os.errors import LayoutError
 from lab.release.os.media import efi
-from lab.release.os.media.liveboot import EMULATION_KARGS
+from lab.release.os.media.liveboot import EMULATION_KARGS, LayoutError
 from lab.release.stage import progress
 from lab.release.stage.store import Store
 
@@ -82,7 +81,7 @@ def build_disk(store: Store, root: Path, kernel: Path, initramfs: Path, *, out: 
 
 
 def bios_boot_code(core: bytes, boot: bytes, lba: int) -> tuple[bytes, bytes]:
-    """GRUB's boot.img for the master boot record (440 bytes) and core.img, each told where core.img lies.
+    """GRUB's boot.img for the master boot record (440 bytes) and core.img, with the place of core.img in each.
 
     Offsets are those of GRUB's boot.S and diskboot.S: the sector of core.img in boot.img, the jump that is only for
     floppies, and the block list at the end of core.img's first sector.
@@ -146,7 +145,7 @@ def _grub(store: Store, work: Path, target: str, *modules: str) -> Path:
 def _partition_table(store: Store, out: Path, partitions: tuple[Partition, ...]) -> None:
     last = partitions[-1]
     with out.open("wb") as file:
-        # One MiB behind the last partition for the second table.
+        # One MiB after the last partition for the second table.
         file.truncate((last.start + last.size + 1) * MIB)
     lines = ["label: gpt"]
     lines += [f"start={p.start}MiB, size={p.size}MiB, type={p.kind}, name={p.name}" for p in partitions]

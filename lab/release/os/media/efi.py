@@ -1,5 +1,5 @@
-"""UEFI's boot files of the machine OS: Debian's shim, which Microsoft signed, and Debian's GRUB, which Debian signed as
-it signed the kernel. So it boots with secure boot and without.
+"""The machine OS's boot loaders for UEFI: Debian's shim, signed by Microsoft, then Debian's GRUB, signed as the kernel
+is. So it boots with secure boot and without.
 
 A signed GRUB reads its configuration where Debian has it: from /EFI/debian of the file system that it was loaded from;
 the one for CDs from /boot/grub of the medium with a file /.disk/info (Debian's grub2, debian/build-efi-images).
@@ -49,9 +49,9 @@ def make_esp(store: Store, grub: Path, image: Path, kib: int, *, more: Mapping[s
     work = store.scratch("os-esp")
     try:
         files = {
-            "/EFI/BOOT/BOOTX64.EFI": _there(_SHIM / "shimx64.efi.signed", "shim-signed"),
-            "/EFI/BOOT/mmx64.efi": _there(_SHIM / "mmx64.efi.signed", "shim-signed"),
-            "/EFI/BOOT/grubx64.efi": _there(grub, "grub-efi-amd64-signed"),
+            "/EFI/BOOT/BOOTX64.EFI": _existing(_SHIM / "shimx64.efi.signed", "shim-signed"),
+            "/EFI/BOOT/mmx64.efi": _existing(_SHIM / "mmx64.efi.signed", "shim-signed"),
+            "/EFI/BOOT/grubx64.efi": _existing(grub, "grub-efi-amd64-signed"),
         }
         for number, (path, text) in enumerate((more or {}).items()):
             files[path] = work / str(number)
@@ -67,7 +67,7 @@ def make_esp(store: Store, grub: Path, image: Path, kib: int, *, more: Mapping[s
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _there(path: Path, package: str) -> Path:
+def _existing(path: Path, package: str) -> Path:
     if not path.exists():
         raise ToolMissing(str(path), f"apt-get install {package}")
     return path

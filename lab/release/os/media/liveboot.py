@@ -1,4 +1,5 @@
-"""Boot configuration of the live ISO with areas that are rewritten in place (reference installer.md §3.1, §3.2).
+"""The live ISO in RHCOS's layout, bootable by BIOS (isolinux) and UEFI (GRUB), from CD and from a disk; its boot
+configuration has areas that are rewritten in place (reference installer.md §3.1, §3.2).
 
 A kargs area is the kernel's arguments, an end of line, and ``#`` up to its size: the rest of it is a comment to both
 boot loaders. ``/coreos/kargs.json`` says where the areas are, ``/coreos/igninfo.json`` where the config goes. A comment
@@ -8,9 +9,14 @@ closes each area: openshift-install looks for that, and not for the offsets.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
-from lab.release.os.errors import LayoutError
+from lab.release.os.media import efi
+from lab.release.stage import progress
+from lab.release.stage.errors import ReleaseError
+from lab.release.stage.store import Store
 
 IGNITION_AREA_BYTES = 262144
 KARGS_AREA_BYTES = 1024
@@ -46,6 +52,16 @@ label linux
   kernel {KERNEL_PATH}
   append initrd={INITRD_PATH},{IGNITION_PATH} {_AREA}
 """
+
+
+ISOLINUX = Path("/usr/lib/ISOLINUX/isolinux.bin")
+ISOHYBRID = Path("/usr/lib/ISOLINUX/isohdpfx.bin")
+LDLINUX = Path("/usr/lib/syslinux/modules/bios/ldlinux.c32")
+EFIBOOT_KIB = 8192
+
+
+class LayoutError(ReleaseError):
+    """An image does not have, or cannot have, the required layout (offset, size, missing file)."""
 
 
 @dataclass(frozen=True)
@@ -114,3 +130,48 @@ def igninfo_json() -> str:
 def features_json() -> str:
     """``/coreos/features.json``: what the initramfs and the install program know of CoreOS's interfaces."""
     return json.dumps({"live-initrd-network": True}, indent=2) + "\n"
+
+
+def build_iso(
+    store: Store, volume_id: str, *, kernel: Path, initramfs: Path, rootfs: Path, out: Path, more_kargs: str = ""
+) -> None:
+    """Write the ISO to ``out``; the embed area is zero, the kargs areas hold the defaults and ``more_kargs``."""
+    tree = store.scratch("os-iso")
+    try:
+        kargs = f"{live_kargs(volume_id)} {more_kargs}".strip()
+        files = boot_files(kargs)
+        for source, path in (
+            (kernel, KERNEL_PATH),
+            (initramfs, INITRD_PATH),
+            (rootfs, ROOTFS_PATH),
+        ):
+            _place(tree, path).hardlink_to(source)
+        _place(tree, IGNITION_PATH).write_bytes(bytes(IGNITION_AREA_BYTES))
+        for file in files:
+            _place(tree, file.path).write_bytes(file.content)
+        for name, text in (
+            ("kargs", kargs_json(kargs, files)),
+            ("igninfo", igninfo_json()),
+            ("features", features_json()),
+        ):
+            _place(tree, f"/coreos/{name}.json").write_text(text)
+        shutil.copyfile(ISOLINUX, _place(tree, "/isolinux/isolinux.bin"))
+        shutil.copyfile(LDLINUX, _place(tree, "/isolinux/ldlinux.c32"))
+        efi.make_esp(store, efi.GRUB_OF_CDS, _place(tree, "/images/efiboot.img"), EFIBOOT_KIB)
+        _place(tree, efi.CD_MARK).write_text(f"{volume_id}\n")
+        _place(tree, efi.CD_CONFIG).write_text(efi.cd_config(volume_id, GRUB_CFG_PATH))
+        command = [progress.need("xorriso", "xorriso"), "-as", "mkisofs", "-quiet", "-o", str(out), "-V", volume_id]
+        # Level 1: primary names in 8.3, as RHCOS's tools look them up; Rock Ridge has the real ones.
+        command += ["-iso-level", "1", "-R"]
+        command += ["-b", "isolinux/isolinux.bin", "-c", "isolinux/boot.cat", "-no-emul-boot"]
+        command += ["-boot-load-size", "4", "-boot-info-table", "-eltorito-alt-boot", "-e", "images/efiboot.img"]
+        command += ["-no-emul-boot", "-isohybrid-mbr", str(ISOHYBRID), "-isohybrid-gpt-basdat", str(tree)]
+        progress.run(command, label="xorriso", log=store.log("os-xorriso"))
+    finally:
+        shutil.rmtree(tree, ignore_errors=True)
+
+
+def _place(tree: Path, path: str) -> Path:
+    target = tree / path.lstrip("/")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target

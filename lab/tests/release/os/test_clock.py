@@ -1,4 +1,4 @@
-"""The rate of the time stamp counter, which guests are told: measured, kept for one boot, and handed to both boots."""
+"""The rate of the time stamp counter, for guests: measured, kept for one boot, and handed to both boots."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.release.os import clock
-from lab.release.os.media import disk, iso, liveboot
+from lab.release.os.media import disk, liveboot
 from lab.release.stage.store import Store
 
 
@@ -40,15 +40,15 @@ def placed(tmp_path, monkeypatch):
         tree = Path(command[-1])
         kept.update({str(p.relative_to(tree)): p.read_text(errors="replace") for p in tree.rglob("*.cfg")})
 
-    monkeypatch.setattr(iso.progress, "run", run)
-    monkeypatch.setattr(iso.progress, "need", lambda program, package: program)
-    monkeypatch.setattr(iso.efi, "make_esp", lambda *_: None)
+    monkeypatch.setattr(liveboot.progress, "run", run)
+    monkeypatch.setattr(liveboot.progress, "need", lambda program, package: program)
+    monkeypatch.setattr(liveboot.efi, "make_esp", lambda *_: None)
     kernel, initramfs, rootfs = (tmp_path / name for name in ("kernel", "initramfs", "rootfs"))
     for part in (kernel, initramfs, rootfs, tmp_path / "isolinux.bin", tmp_path / "ldlinux.c32"):
         part.write_bytes(b"")
-    monkeypatch.setattr(iso, "ISOLINUX", tmp_path / "isolinux.bin")
-    monkeypatch.setattr(iso, "LDLINUX", tmp_path / "ldlinux.c32")
-    iso.build_iso(
+    monkeypatch.setattr(liveboot, "ISOLINUX", tmp_path / "isolinux.bin")
+    monkeypatch.setattr(liveboot, "LDLINUX", tmp_path / "ldlinux.c32")
+    liveboot.build_iso(
         Store(tmp_path),
         "v",
         kernel=kernel,

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from lab.release.os.customise import DATA
-from lab.release.os.errors import LayoutError
 from lab.release.os.media import disk
+from lab.release.os.media.liveboot import LayoutError
 
 
 def test_boot_code_is_told_where_the_core_lies():

@@ -1,4 +1,4 @@
-"""UEFI's view of the machine OS: signed programs in their places, configurations that GRUB can read."""
+"""The machine OS as UEFI finds it: signed programs in their places, configurations that GRUB can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failed early boot on the console; the journal is a stand-in."""
+"""The words of a failed early boot on the console; the journal is a stand-in."""
 
 from __future__ import annotations
 

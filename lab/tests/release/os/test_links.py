@@ -1,4 +1,4 @@
-"""Network devices in udev, that of the host, which is the machine OS's (Debian 12), and how the
+"""Network devices as udev treats them, by the udev of the host, which is the machine OS's (Debian 12), and how the
 initramfs gives them back to the real root, where programs are stand-ins that note their words."""
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.os.errors import LayoutError
 from lab.release.os.media import liveboot
+from lab.release.os.media.liveboot import LayoutError
 
 words = st.lists(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20), max_size=20)
 

@@ -1,1 +1,1 @@
-"""The early boot: the image's initramfs, run as the machine's first process, behind its fence."""
+"""The early boot: the image's initramfs, run as the machine's first process, in its fence."""

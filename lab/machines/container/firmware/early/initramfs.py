@@ -1,4 +1,4 @@
-"""The image's own initramfs, as the machine's first process has it: unpacked, with what stands in for a kernel's.
+"""The image's own initramfs, as the machine's first process has it: unpacked, with programs in place of a kernel.
 
 It is laid out before the fence is closed, by the machine's own root and in its memory; all that touches its files by
 their names comes afterwards, when there are no other files.
@@ -178,8 +178,8 @@ def unpack(archive: memoryview, root: Path) -> None:
 
 
 def _within(root: Path, parts: list[str]) -> Path | None:
-    """Where a member goes, links to directories followed within ``root``; None when its directory is not there, which
-    the kernel passes over without a word."""
+    """Find a member's place, links to directories followed within ``root``; None when its directory is not there: the
+    kernel passes over it without a word."""
     directory = root
     for part in parts[:-1]:
         step = directory / part

@@ -1,6 +1,6 @@
-"""The early boot: what systemd would start in the image's initramfs, started in its order.
+"""The early boot: the units of the image's initramfs, started in systemd's order.
 
-It runs as the machine's first process, in the machine's namespaces and behind its fence (see
+It runs as the machine's first process, in the machine's namespaces and in its fence (see
 lab.machines.container.fence.holder): what it reads and starts was written by whoever made the image.
 """
 
@@ -70,11 +70,11 @@ class Stage:
         self._initramfs = Initramfs(memory_mib, arguments)
 
     def lay_out(self, place: Path, images: Sequence[memoryview]) -> None:
-        """See lab.machines.container.spec.Stage."""
+        """Do as lab.machines.container.spec.Stage says."""
         self._initramfs.lay_out(place, images)
 
     def go(self, console: BinaryIO) -> Path:
-        """See lab.machines.container.spec.Stage."""
+        """Do as lab.machines.container.spec.Stage says."""
         screen = Screen(console, end="\n")
         try:
             self._initramfs.equip()
@@ -92,7 +92,7 @@ class Stage:
 
 @contextlib.contextmanager
 def _answering(place: Path, version: str) -> Iterator[None]:
-    """Say systemd's version to whoever asks anything at a socket."""
+    """Answer each question at a socket with systemd's version."""
 
     class Answer(socketserver.StreamRequestHandler):
         """One question and its answer (D-Bus specification 0.43, "Authentication Protocol", "Message Protocol")."""
@@ -151,11 +151,11 @@ class Early:
             self._keep_log()
 
     def _version(self) -> str:
-        """systemd's version: "systemd 252 (252.39-1~deb12u2)" is what its programs say."""
+        """Return systemd's version, of which its programs say: "systemd 252 (252.39-1~deb12u2)"."""
         return self._initramfs.program(("systemctl", "--version")).output.partition("(")[2].partition(")")[0]
 
     def _end(self) -> None:
-        """The services that have something to do at the switch to the real root."""
+        """Stop the services that have something to do at the switch to the real root."""
         for unit in reversed(self._done):
             environment = units.environment(unit, self._initramfs.tree)
             for command in units.commands(unit, "ExecStop", environment):
@@ -200,7 +200,7 @@ class Early:
         self._done.append(unit)
 
     def _mount(self, unit: Unit) -> None:
-        """A mount unit, its file system checked first (systemd-fsck(8): a code of 2 or more means not to go on)."""
+        """Start a mount unit, its file system checked first (systemd-fsck(8): a code of 2 or more stops the boot)."""
         what, where = unit.last("Mount", "What"), unit.last("Mount", "Where")
         options, kind = unit.last("Mount", "Options"), unit.last("Mount", "Type")
         if self._run(("fsck", "-a", what), {}, unit) & 0x7E:
@@ -215,7 +215,7 @@ class Early:
         self._screen.finished(where, "Mounted")
 
     def _stop(self, unit: Unit) -> None:
-        """The image's own report of an early boot that failed; the programs that it asks say what is known here."""
+        """Print the image's own report of an early boot that failed; programs that it asks say what is known here."""
         tree = self._initramfs.tree
         (tree / "run/node0/firmware").mkdir(parents=True, exist_ok=True)
         (tree / "run/node0/firmware/failed").write_text(f"{unit.name} loaded failed failed {unit.description}\n")
@@ -235,7 +235,7 @@ class Early:
         raise BootStopped(f"{unit.name} failed")
 
     def _keep_log(self) -> None:
-        """As the journal does, for root alone: Ignition logs its config."""
+        """Keep what units wrote, as the journal does, for root alone: Ignition logs its config."""
         place = self._initramfs.run / LOG
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch(mode=0o600)

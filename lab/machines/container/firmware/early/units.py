@@ -37,16 +37,16 @@ class Unit:
     linked: tuple[str, ...] = ()
 
     def all(self, section: str, key: str) -> tuple[str, ...]:
-        """Values of a key, as they were assigned."""
+        """Return values of a key, as they were assigned."""
         return self.settings.get((section, key), ())
 
     def last(self, section: str, key: str, default: str = "") -> str:
-        """The value that counts for a key that takes one."""
+        """Return the value that counts for a key that takes one."""
         values = self.all(section, key)
         return values[-1] if values else default
 
     def names(self, *keys: str) -> tuple[str, ...]:
-        """Names of units in lists of the section Unit."""
+        """Return names of units in lists of the section Unit."""
         return tuple(name for key in keys for value in self.all("Unit", key) for name in value.split())
 
     @property
@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def description(self) -> str:
-        """What systemd calls it on the console."""
+        """Its name on the console."""
         return self.last("Unit", "Description") or self.name
 
     @property
@@ -66,7 +66,7 @@ class Unit:
 
 
 def parse(texts: Iterable[str]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The assignments of a unit's file and its drop-ins; an empty value forgets those before it (systemd.syntax(7))."""
+    """Read the assignments of a unit's file and drop-ins; an empty value drops those before it (systemd.syntax(7))."""
     settings: dict[tuple[str, str], list[str]] = {}
     for text in texts:
         section = ""
@@ -88,7 +88,7 @@ def parse(texts: Iterable[str]) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def load(root: Path, name: str) -> Unit | None:
-    """A unit of the tree at ``root``, or None when it has none of this name or it is masked."""
+    """Read a unit of the tree at ``root``; None when it has none of this name or it is masked."""
     directories = [root / directory for directory in SEARCH]
     file = next((d / name for d in directories if (d / name).is_symlink() or (d / name).exists()), None)
     linked = tuple(
@@ -111,7 +111,7 @@ def load(root: Path, name: str) -> Unit | None:
 
 
 def _inside(root: Path, path: Path) -> Path:
-    """Where a link of the tree leads within the tree."""
+    """Return the place where a link of the tree leads within the tree."""
     if not path.is_symlink():
         return path
     target = os.readlink(path)
@@ -119,7 +119,7 @@ def _inside(root: Path, path: Path) -> Path:
 
 
 def needed(root: Path, target: str, without: Iterable[str] = ()) -> dict[str, Unit]:
-    """All units that a target brings along, itself among them; those of ``without`` bring nothing."""
+    """Return all units that a target brings along, itself among them; those of ``without`` bring nothing."""
     left = set(without)
     units: dict[str, Unit] = {}
     waiting = [target]
@@ -135,7 +135,7 @@ def needed(root: Path, target: str, without: Iterable[str] = ()) -> dict[str, Un
 
 
 def ordered(units: Mapping[str, Unit]) -> list[Unit]:
-    """Units in an order that keeps Before= and After=; a target comes after what it brings along.
+    """Sort units in an order that keeps Before= and After=; a target comes after what it brings along.
 
     Raises BadUnits: they wait for each other.
     """
@@ -156,12 +156,12 @@ def ordered(units: Mapping[str, Unit]) -> list[Unit]:
 
 
 def applies(unit: Unit, root: Path, arguments: Iterable[str]) -> bool:
-    """Whether a unit's conditions hold, as far as units of an initramfs have any.
+    """Tell whether a unit's conditions hold, as far as units of an initramfs have any.
 
     Raises BadUnits: a condition that nobody thought of.
     """
     words = list(arguments)
-    triggers, one = False, False
+    triggers, any_holds = False, False
     for (section, key), values in unit.settings.items():
         if section != "Unit" or not key.startswith(("Condition", "Assert")):
             continue
@@ -173,10 +173,10 @@ def applies(unit: Unit, root: Path, arguments: Iterable[str]) -> bool:
             if holds is None:
                 raise BadUnits(f"{unit.name}: {key}={value} is not known here")
             if triggering:
-                triggers, one = True, one or holds != negated
+                triggers, any_holds = True, any_holds or holds != negated
             elif holds == negated:
                 return False
-    return one or not triggers
+    return any_holds or not triggers
 
 
 def _holds(kind: str, value: str, root: Path, arguments: list[str]) -> bool | None:
@@ -211,7 +211,7 @@ class Command:
 
 
 def commands(unit: Unit, key: str, environment: Mapping[str, str]) -> list[Command]:
-    """The commands of ExecStart= and the like, variables put in (systemd.service(5), "Command lines")."""
+    """Return the commands of ExecStart= and the like, variables put in (systemd.service(5), "Command lines")."""
     lines = []
     for line in unit.all("Service", key):
         prefix = re.match(r"[-@:+!]*", line)
@@ -231,7 +231,7 @@ def commands(unit: Unit, key: str, environment: Mapping[str, str]) -> list[Comma
 
 
 def environment(unit: Unit, root: Path) -> dict[str, str]:
-    """Environment= and EnvironmentFile= of a service.
+    """Read Environment= and EnvironmentFile= of a service.
 
     Raises BadUnits: a file that must be there is not.
     """

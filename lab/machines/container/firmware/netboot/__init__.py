@@ -1,1 +1,1 @@
-"""Booting from the network, by the machine's own card: who is asked for an address, and what is fetched."""
+"""Booting from the network, by the machine's own NIC: addresses, and files that are fetched."""

@@ -63,7 +63,7 @@ class _Message:
 
 
 def encode(options: list[tuple[int, bytes]], mac: str, transaction: int) -> bytes:
-    """A client's message; the answer is to be a broadcast, since it has no address yet."""
+    """Encode a client's message; the answer is to be a broadcast, since it has no address yet."""
     hardware = bytes.fromhex(mac.replace(":", "")).ljust(16, b"\0")
     none = bytes(4)
     words = (_REQUEST, _ETHERNET, 6, 0, transaction, 0, _BROADCAST, none, none, none, none, hardware)
@@ -72,7 +72,7 @@ def encode(options: list[tuple[int, bytes]], mac: str, transaction: int) -> byte
 
 
 def decode(raw: bytes) -> _Message | None:
-    """A server's message; None for what is none."""
+    """Decode a server's message; None if it is none."""
     if len(raw) < _HEADER.size:
         return None
     op, _, _, _, transaction, _, _, _, yours, _, _, _, name, file, magic = _HEADER.unpack_from(raw)
@@ -110,8 +110,8 @@ def _options(raw: bytes) -> Iterator[tuple[int, bytes]]:
         at = end
 
 
-def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[float, ...] = _TRIES) -> Lease:
-    """Ask by a card of this network namespace that is up; `machine` is the machine's UUID. Raises NoLease, OSError."""
+def lease(nic: str, mac: str, machine: str, client: Client, *, tries: tuple[float, ...] = _TRIES) -> Lease:
+    """Ask by a NIC of this network namespace that is up; `machine` is the machine's UUID. Raises NoLease, OSError."""
     words = [
         (_WANTED, bytes([_MASK, _ROUTER, _DNS, _VENDOR, _FILE, 66])),
         (_SIZE, struct.pack("!H", 1500)),
@@ -126,7 +126,7 @@ def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[flo
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, card.encode() + b"\0")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, nic.encode() + b"\0")
         line.bind(("", _CLIENT_PORT))
         offer = _ask(
             line, encode([(_TYPE, bytes([_DISCOVER])), *words], mac, transaction), transaction, _OFFER, tries=tries
@@ -142,7 +142,7 @@ def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, *, tr
         try:
             line.sendto(message, ("255.255.255.255", _SERVER_PORT))
         except OSError as error:
-            raise NoLease(f"the card sends nothing: {error.strerror}") from error
+            raise NoLease(f"the NIC sends nothing: {error.strerror}") from error
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             line.settimeout(left)
@@ -156,7 +156,7 @@ def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, *, tr
 
 
 def leased(answer: _Message) -> Lease:
-    """What an answer gives. Raises NoLease."""
+    """Read the lease in an answer. Raises NoLease."""
     options = answer.options
     mask = options.get(_MASK, b"")
     try:

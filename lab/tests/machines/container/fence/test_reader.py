@@ -325,7 +325,7 @@ def test_a_directory_of_too_many_files_is_told_in_one_line(fence, medium, tmp_pa
         (KARGS, b"\xff\x00\x1b[2J\n", None),
     ],
 )
-def test_arguments_that_are_not_listed_as_coreos_does_are_told_in_one_line(fence, tmp_path, kargs, text, why):
+def test_arguments_that_are_not_listed_as_coreos_does_end_in_one_line(fence, tmp_path, kargs, text, why):
     console_text, end = power_on(fence, tmp_path, medium=iso(tmp_path, kargs, text, uefi=True), firmware="uefi")
     assert_one_line(console_text, end)
     assert isinstance(end, tuple) if why is None else re.search(why, end), end

@@ -1,4 +1,4 @@
-"""The image's coreos-installer writes a disk, on a kernel that may know no partition tables.
+"""A disk that the image's coreos-installer writes, on a kernel that may know no partition tables.
 
     unshare --mount python -m lab.tests.machines.container.firmware.install FOLDER SQUASHFS DISK CONFIG [KARG...]
 

@@ -1,4 +1,4 @@
-"""What these tests boot: the machine OS of the cache, with a config in it as coreos-installer would embed it."""
+"""Images that these tests boot: the machine OS of the cache, with a config in it as coreos-installer would embed it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CONFIG: dict[str, Any] = {
 
 
 def machine_os(module: str = "") -> Path:
-    """The newest ISO of the lab release's cache, with this module in its initramfs; without one, the test is skipped.
+    """Find the newest ISO of the lab release's cache, with this module in its initramfs; skip the test without one.
     (Others in the cache may be of older code.)"""
     if os.geteuid():
         pytest.skip("mounting and loop devices need root")
@@ -88,7 +88,7 @@ def embed(iso: Path, config: dict[str, Any], more: bytes = b"") -> None:
 
 
 def iso_with(folder: Path, config: dict[str, Any]) -> Path:
-    """A copy of the machine OS with a config; it shares its blocks where the file system can."""
+    """Copy the machine OS with a config; it shares its blocks where the file system can."""
     copy = folder / "machine.iso"
     subprocess.run(["cp", "--reflink=auto", "--sparse=always", str(machine_os()), str(copy)], check=True, timeout=120)
     embed(copy, config)
@@ -96,7 +96,7 @@ def iso_with(folder: Path, config: dict[str, Any]) -> Path:
 
 
 def spec(folder: Path, **changes: Any) -> MachineSpec:
-    """A machine of 4 GiB with nothing in it."""
+    """Describe a machine of 4 GiB with nothing in it."""
     settings: dict[str, Any] = {
         "name": "master-0",
         "uuid": "11111111-2222-4333-8444-555555555555",
@@ -110,23 +110,23 @@ def spec(folder: Path, **changes: Any) -> MachineSpec:
 
 
 def disks(**paths: Path) -> tuple[DiskSpec, ...]:
-    """Disks of a machine by their targets."""
+    """Describe disks of a machine by their targets."""
     return tuple(DiskSpec(target=name, path=str(path), size=path.stat().st_size) for name, path in paths.items())
 
 
 class Machine:
-    """A machine that was switched on: what its console said."""
+    """A machine that was switched on, and its console."""
 
     def __init__(self, log: Path, process: subprocess.Popen[bytes]) -> None:
         self._log, self.process = log, process
 
     @property
     def text(self) -> str:
-        """What it said up to now."""
+        """Its words up to now."""
         return strip_control(self._log.read_text(errors="replace")) if self._log.exists() else ""
 
     def wait_for(self, words: str, seconds: float = BOOT_SECONDS) -> str:
-        """Everything that the console said when it has said ``words``."""
+        """Wait until the console has said ``words``; return all that it said."""
         deadline = time.monotonic() + seconds
         while words not in (text := self.text):
             if time.monotonic() > deadline or self.process.poll() is not None:
@@ -159,7 +159,7 @@ def powered(folder: Path, machine: MachineSpec) -> Iterator[Machine]:
 
 
 def remove_groups(name: str) -> None:
-    """The control groups of a machine, once all its processes are gone."""
+    """Remove the control groups of a machine, once all its processes are gone."""
     deadline = time.monotonic() + 60
     for group in (*Path("/sys/fs/cgroup").glob(f"*/node0/{name}"), *Path("/sys/fs/cgroup").glob(f"node0/{name}")):
         while group.exists():
@@ -173,8 +173,7 @@ def remove_groups(name: str) -> None:
 
 
 def installed(folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequence[str] = ()) -> Path:
-    """A disk's image that the machine OS was installed on, to be configured by ``config`` at its first boot. Its kernel
-    has further arguments."""
+    """Install the machine OS on an image; ``config`` is for its first boot, and its kernel has further arguments."""
     disk, ignition = folder / "disk.img", folder / "config.ign"
     with disk.open("wb") as file:
         file.truncate(gib << 30)
@@ -211,7 +210,7 @@ def set_kargs(iso: Path, change: Callable[[str], str]) -> None:
 
 
 def booted(folder: Path, machine: MachineSpec, script: str = "true", serve: Path | None = None) -> tuple[str, str]:
-    """Firmware and early boot alone: the console with how it ended, and what a script saw in what they made."""
+    """Run firmware and early boot alone; return the console and the end, and the words of a script in their result."""
     folder.mkdir(exist_ok=True)
     machine.save(folder)
     log = Path(machine.console_log)

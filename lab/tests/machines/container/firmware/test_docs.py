@@ -1,4 +1,4 @@
-"""What docs/machines.md says of the early boot is what it does."""
+"""The early boot does as docs/machines.md says."""
 
 from __future__ import annotations
 

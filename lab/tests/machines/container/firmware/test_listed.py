@@ -1,4 +1,4 @@
-"""The kernel, initrds and arguments that disks, media and scripts list, as those write it that make them."""
+"""The kernel, initrds and arguments that disks, media and scripts list, as their makers write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine is switched on: from the CD to the login, from the disk that was written there, and what falls through."""
+"""Machines that are switched on: from the CD to the login, from a disk that was installed, and what falls through."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_first_boot_that_loses_its_power_ends_as_one(tmp_path: Path, cut: str,
     with kit.powered(tmp_path / "m", machine_spec) as machine:
         text = machine.wait_for("proven login:")
         if " ignition.firstboot" in text:
-            # The unit's name and, behind it, what it does: as it starts, and as it is done.
+            # The unit's name and, after it, what it does: as it starts, and as it is done.
             machine.wait_for("Mark the first boot as complete.")
         counted = machine.wait_for("first boots: ").partition("first boots: ")[2]
     assert int(counted[0]) in may_be
@@ -222,7 +222,7 @@ def test_a_stick_that_is_no_disk_is_passed_over(tmp_path: Path, iso: Path) -> No
     assert "NotBootable: usb: not a bootable disk" in console
 
 
-# ---- what surprises: media left behind, entries of what is gone
+# ---- surprises: media left in, entries of what is gone
 
 
 def test_a_cd_that_comes_first_installs_again_over_a_disk_that_is_not_empty(
@@ -233,7 +233,7 @@ def test_a_cd_that_comes_first_installs_again_over_a_disk_that_is_not_empty(
     console, seen = kit.booted(tmp_path / "m", machine, LOOK)
     assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz coreos.liveiso=" in console
     assert kit.PROOF in seen
-    # Ejected, the disk is what is left; an ISO that is inserted behind the disk changes nothing.
+    # Ejected, the disk is what is left; an ISO that is inserted after the disk changes nothing.
     ejected = msgspec.structs.replace(machine, cdrom=None)
     console, _ = kit.booted(tmp_path / "n", ejected)
     assert "Could not read from CDROM (code 0003)" in console
@@ -282,7 +282,7 @@ def test_nothing_boots(tmp_path: Path, empty: Path, firmware: str, last: str) ->
     end = console.partition("NotBootable: ")[2].splitlines()
     assert end[0] == "hd: not a bootable disk"
     assert end[1] == "cdrom: Could not read from CDROM (code 0003)"
-    assert end[2] == "network: there is no network card"
+    assert end[2] == "network: there is no NIC"
 
 
 def test_a_disk_whose_writing_was_cut_short_is_passed_over(tmp_path: Path, disk: Path) -> None:
@@ -310,7 +310,7 @@ def test_a_live_boot_without_a_config_stops_and_says_so(tmp_path: Path) -> None:
     assert "BootStopped: node0-ignition-config.service failed" in console
 
 
-def test_a_config_that_ignition_refuses_stops_the_boot_and_is_not_told(tmp_path: Path) -> None:
+def test_a_config_that_ignition_refuses_stops_the_boot_and_is_not_shown(tmp_path: Path) -> None:
     config = {**kit.CONFIG, "passwd": {"users": [{"name": "core", "groups": ["absent"]}]}}
     console, _ = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(kit.iso_with(tmp_path, config))))
     assert "CRITICAL : Ignition failed: failed to create users/groups" in console
@@ -350,12 +350,12 @@ def test_what_was_appended_to_an_initrd_takes_part(tmp_path: Path) -> None:
     """Keyfiles that come with the medium end in the live system, as the image's scripts have it."""
     keyfiles = tmp_path / "etc/coreos-firstboot-network"
     keyfiles.mkdir(parents=True)
-    (keyfiles / "card.nmconnection").write_text("[connection]\nid=card\ntype=ethernet\n")
-    listed = b"etc\netc/coreos-firstboot-network\netc/coreos-firstboot-network/card.nmconnection\n"
+    (keyfiles / "nic.nmconnection").write_text("[connection]\nid=nic\ntype=ethernet\n")
+    listed = b"etc\netc/coreos-firstboot-network\netc/coreos-firstboot-network/nic.nmconnection\n"
     command = ["cpio", "-o", "-H", "newc", "--quiet"]
     more = subprocess.run(command, cwd=tmp_path, input=listed, capture_output=True, check=True, timeout=30).stdout
     iso = kit.iso_with(tmp_path, kit.CONFIG)
     kit.embed(iso, kit.CONFIG, more)
     look = 'cd "$1/etc/NetworkManager/system-connections" && stat -c "%a %n" * && cat *'
     _, seen = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(iso)), look)
-    assert seen.startswith("600 card.nmconnection\n[connection]\nid=card\n")
+    assert seen.startswith("600 nic.nmconnection\n[connection]\nid=nic\n")

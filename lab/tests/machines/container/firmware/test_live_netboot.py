@@ -1,4 +1,4 @@
-"""A machine boots from the network, with dnsmasq as the lab configures it and the installer's script."""
+"""Machines that boot from the network, with dnsmasq as the lab configures it and the installer's script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lab.machines.container.spec import Nic
 from lab.subject.installer import default_installer
 from lab.tests.machines.container.firmware import kit, only
 from lab.topology import BootWay, Network, NodeSpec, Topology
-from lab.topology import Nic as Card
+from lab.topology import Nic as LabNic
 
 MAC = "52:54:00:00:00:01"
 NIC = Nic(name="eth0", mac=MAC, network=only.NETWORK)
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.skipif(bool(os.geteuid()), reason="network namespaces n
 
 
 def dnsmasq_configuration(folder: Path, boot: BootWay, url: str | None = None) -> None:
-    """What the lab tells dnsmasq, for the one network of these tests."""
+    """Write the lab's configuration of dnsmasq, for the one network of these tests."""
     from lab.daemons import dns
 
     network = Network(name="lab", ipv4="192.168.7.0/24", address=only.ADDRESS)
-    node = NodeSpec(name="n", role="master", nics=(Card(mac=MAC, addresses=("192.168.7.2",)),))
+    node = NodeSpec(name="n", role="master", nics=(LabNic(mac=MAC, addresses=("192.168.7.2",)),))
     shape = Topology(name="t", networks=(network,), nodes=(node,), boot=boot)
     layout = Layout(folder, shape)
     (folder / "tftp").mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ def test_without_a_server_the_next_device_is_tried(tmp_path: Path, served: Path)
     assert "NotBootable: network: eth0: Server response timeout\ncdrom: Could not read" in console
 
 
-def test_a_script_that_is_not_there_is_told(tmp_path: Path, served: Path) -> None:
+def test_a_script_that_is_not_there_is_named(tmp_path: Path, served: Path) -> None:
     dnsmasq_configuration(served, "pxe")
     machine = kit.spec(tmp_path, nics=(NIC,), boot=("network",), firmware="bios")
     console, _ = kit.booted(tmp_path / "m", machine, serve=served)
@@ -89,7 +89,7 @@ def test_a_script_that_is_not_there_is_told(tmp_path: Path, served: Path) -> Non
 
 
 def _pxe_files(folder: Path) -> None:
-    """As `agent create pxe-files` lays them out: the config is one more archive behind the initrd."""
+    """Lay files out as `agent create pxe-files` does: the config is one more archive after the initrd."""
     folder.mkdir()
     archive = cpio.pack({"config.ign": json.dumps(kit.CONFIG).encode()}, 0o600)
     url, live = "http://192.168.7.1:8080/boot", "ignition.firstboot ignition.platform.id=metal console=ttyS0,115200n8"
@@ -156,9 +156,9 @@ def test_a_message_is_what_dnsmasq_and_we_agree_on() -> None:
         decode(overloaded[:cut])
 
 
-def test_the_cards_namespace_is_left_alone(tmp_path: Path) -> None:
-    """What happens in another namespace happens there only."""
-    from lab.machines.container.firmware.netboot import card
+def test_only_the_nics_namespace_is_entered(tmp_path: Path) -> None:
+    """An action in another namespace happens there only."""
+    from lab.machines.container.firmware.netboot import nic
 
     holder = subprocess.Popen(["unshare", "--net", "sleep", "60"], stdin=subprocess.DEVNULL)
     try:
@@ -168,7 +168,7 @@ def test_the_cards_namespace_is_left_alone(tmp_path: Path) -> None:
         there = Path(f"/proc/{holder.pid}/ns/net")
         wait_until(lambda: os.readlink(there) != own, 10, "a network namespace")
         descriptor = os.open(there, os.O_RDONLY)
-        assert card.within(descriptor, lambda: os.readlink("/proc/thread-self/ns/net")) == os.readlink(there)
+        assert nic.within(descriptor, lambda: os.readlink("/proc/thread-self/ns/net")) == os.readlink(there)
         os.close(descriptor)
         assert os.readlink("/proc/thread-self/ns/net") == own
     finally:

@@ -1,4 +1,4 @@
-"""Media as xorriso writes them, mounted by the kernel's erofs through our index: the same files, where they lie."""
+"""Media as xorriso writes them, mounted by the kernel's erofs through our index: the same files, in their places."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_no_medium(tmp_path: Path, content: bytes) -> None:
         Iso(file, path)
 
 
-def test_a_medium_that_is_cut_short_is_told(tmp_path: Path) -> None:
+def test_a_medium_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     iso = medium(tmp_path, {"x": b"y"})
     content = iso.read_bytes()
     for size in range(0, len(content), 10_000):

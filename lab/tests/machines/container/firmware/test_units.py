@@ -1,4 +1,4 @@
-"""What is started in an initramfs, and in which order: systemd's rules as far as such units use them."""
+"""Units that are started in an initramfs, and their order: systemd's rules as far as such units use them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_masked_unit_is_none_and_the_administrators_counts(tmp_path: Path) -> 
     assert needed["b.service"].description == "administrator's"
 
 
-def test_units_that_wait_for_each_other_are_told(tmp_path: Path) -> None:
+def test_units_that_wait_for_each_other_are_named(tmp_path: Path) -> None:
     put(tmp_path, "a.target", "[Unit]\nWants=b.service c.service\n")
     put(tmp_path, "b.service", "[Unit]\nAfter=c.service\n")
     put(tmp_path, "c.service", "[Unit]\nAfter=b.service\n")
@@ -111,7 +111,7 @@ def test_conditions(tmp_path: Path, conditions: str, holds: bool) -> None:
     assert units.applies(unit, tmp_path, ["ignition.firstboot", "coreos.live.rootfs_url=http://a"]) is holds
 
 
-def test_a_condition_that_nobody_thought_of_is_told(tmp_path: Path) -> None:
+def test_a_condition_that_nobody_thought_of_is_named(tmp_path: Path) -> None:
     put(tmp_path, "a.service", "[Unit]\nConditionMoonPhase=full\n")
     unit = units.load(tmp_path, "a.service")
     assert unit is not None

@@ -1,4 +1,4 @@
-"""A machine's card while its firmware has it: up, with an address, and down again for the machine's own kernel."""
+"""A machine's NIC while its firmware has it: up, with an address, and down again for the machine's own kernel."""
 
 from __future__ import annotations
 
@@ -51,32 +51,32 @@ def within(namespace: int, action: Callable[[], T], seconds: float = _FETCH_SECO
     return future.result(seconds)
 
 
-class Cards:
-    """A machine's cards, by the network namespace that they are in; one of them at most has an address."""
+class Nics:
+    """A machine's NICs, by the network namespace that they are in; one of them at most has an address."""
 
     def __init__(self, spec: MachineSpec, namespace: int) -> None:
         self._spec, self._namespace = spec, namespace
         self._up: Nic | None = None
 
     def lease(self, name: str, *, http: bool) -> Lease:
-        """An address for the card of that name. Raises NoLease."""
+        """Get an address for the NIC of that name. Raises NoLease."""
         self.down()
         nic = next((nic for nic in self._spec.nics if nic.name == name), None)
         if nic is None or self._namespace < 0:
-            raise NoLease(f"there is no card {name}")
+            raise NoLease(f"there is no NIC {name}")
         uefi = self._spec.firmware == "uefi"
         client = Client("HTTPClient", _UEFI_HTTP) if http else Client("PXEClient", _UEFI if uefi else _BIOS, ipxe=True)
         self._up = nic
         return within(self._namespace, lambda: _configured(nic, self._spec.uuid, client))
 
     def fetch(self, url: str, most: int) -> int:
-        """A file in memory with what lies at a URL. Raises NotFetched."""
+        """Fetch a URL into a file in memory. Raises NotFetched."""
         if self._up is None:
-            raise NotFetched(f"{url}: no card has an address")
+            raise NotFetched(f"{url}: no NIC has an address")
         return within(self._namespace, lambda: fetch(url, min(most, self._spec.memory_mib << 19)))
 
     def down(self) -> None:
-        """Take the card down and its address away, as a kernel expects to find it."""
+        """Take the NIC down and its address away, as a kernel expects to find it."""
         nic, self._up = self._up, None
         if nic is not None:
             within(self._namespace, lambda: _down(nic))
@@ -108,7 +108,7 @@ def _down(nic: Nic) -> None:
 
 
 def fetch(url: str, most: int, seconds: float = _FETCH_SECONDS) -> int:
-    """A file in memory with what lies at a URL, of `most` bytes. Raises NotFetched."""
+    """Fetch a URL into a file in memory, of `most` bytes. Raises NotFetched."""
     deadline = time.monotonic() + seconds
     file = os.memfd_create("fetched")
     try:
