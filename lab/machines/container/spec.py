@@ -7,16 +7,9 @@ field is a change of both. The firmware's side of the contract:
 
 It runs privileged (in the user namespace of the host) in a private mount namespace of this boot, has what the machine
 boots read behind `fence` (lab.machines.container.fence.reader), and runs nothing of it. `devices` maps the machine's
-disks and partitions ("vda", "vda3") to block device files of the host. What it returns has either an early boot, code
-of the image that the machine runs itself (Early); or the complete root file system is mounted read-write at `root`
-then. It raises NotBootable when nothing boots, or when a boot loader stops; the console says so then, and the machine
-stays on.
-
-A root that is mounted is handed over: afterwards the runtime hands every mount at or below `root` to the machine with
-shifted owners. Owners 0 to 65535 on the file systems stay what they are there; the firmware need not care. An overlay
-cannot be handed over as a whole (the kernel maps no owners of overlays), so the runtime mounts its layers again,
-mapped: lower, upper and work directories must be absolute paths that can still be opened in this mount namespace after
-the return, without `,` and `:`.
+disks and partitions ("vda", "vda3") to block device files of the host; `root` is an empty directory, in which the early
+boot finds what is mounted there. The firmware returns that early boot: code that the machine runs itself (Early). It
+raises NotBootable when nothing boots, or when a boot loader stops; the console says so then, and the machine stays on.
 """
 
 from __future__ import annotations
@@ -135,13 +128,13 @@ class Early(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a boot came to: the kernel's arguments, the init to start with its own, and its environment; what is run
-    before that, or None when the root is mounted."""
+    """What a boot came to: the kernel's arguments, the init to start with its own, its environment, and what runs before
+    it."""
 
     arguments: list[str]
     init: list[str]
+    early: Early
     environment: dict[str, str] = {}
-    early: Early | None = None
 
 
 class Stage(Protocol):
@@ -152,7 +145,7 @@ class Stage(Protocol):
 
     def lay_out(self, place: Path, images: Sequence[memoryview]) -> None:
         """Mount at `place` the file system that it runs in; with directories for /proc, /sys, /dev and /run, which are
-        mounted afterwards. Raises NotBootable."""
+        mounted afterwards. The firmware's `root` is beside it. Raises NotBootable."""
 
     def go(self, console: BinaryIO) -> Path:
         """Run it, in that file system; returns where the machine's root is mounted. Raises NotBootable."""

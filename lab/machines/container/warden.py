@@ -34,8 +34,9 @@ from lab.host.namespaces import die_with_parent, unshare
 from lab.machines.container import emptygroups
 from lab.machines.container.disk_reader import FencedDiskReader
 from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import handover, holder
+from lab.machines.container.fence import holder
 from lab.machines.container.fence.broker import Broker
+from lab.machines.container.fence.caller import devices, mountinfo
 from lab.machines.container.hardware import cables, pseudofs
 from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
@@ -71,7 +72,7 @@ class Warden:
         unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, data="mode=755")
-        for name in ("root", "place", "layers", "empty"):
+        for name in ("root", "place", "empty"):
             (self._work / name).mkdir()
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
         self.hierarchies = cgroups.mount_all(self._work / "cgroups")
@@ -116,21 +117,21 @@ class Warden:
 
     def _mounted(self) -> set[tuple[int, int]]:
         """The devices of all mounts of the machine's first process."""
-        return handover.devices(handover.mountinfo(self.init()))
+        return devices(mountinfo(self.init()))
 
     def _show_devices(self) -> None:
         labels = {drive.name: (f"by-label/{in_dev(drive.label)}",) for drive in self._drives}
-        devices = [
+        shown = [
             dataclasses.replace(device, links=device.links + labels.pop(device.name, ()))
             for disk in self._disks
             for device in disk.devices()
         ]
-        devices += [
+        shown += [
             Device(name=drive.name, number=drive.number, size=0, links=labels[drive.name])
             for drive in self._drives
             if drive.name in labels
         ]
-        pseudofs.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
+        pseudofs.show_devices(self.spec, shown, self._work / "dev", self._work / "files")
 
     # -- its life --------------------------------------------------------------------------------------------------
 
@@ -154,20 +155,17 @@ class Warden:
         numbers = ["{}:{}".format(*number) for number in self.own_devices()]
         self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
         cables.plug(spec.nics, self.outer, pulled)
-        devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
+        paths = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
         network = os.open(f"/proc/{self.outer}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             fence = Fence(self._users, self._fence.empty, self._group.take, network)
-            boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, fence=fence)
+            boot = self._firmware(spec, devices=paths, root=root, console=self._console.log, fence=fence)
         finally:
             os.close(network)
         for disk in self._disks:
             disk.rescan()
-        if boot.early is None:
-            handover.hand_over(root, self._work / "place", self._users, spec.uid_base, layers=self._work / "layers")
-        else:
-            self._drives = boot.early.drives
+        self._drives = boot.early.drives
         pseudofs.make_files(spec, self._work / "files", boot.arguments)
         pseudofs.show_cards(spec, self._work / "files")
         pseudofs.make_dev(spec, self._work / "dev", self._console.terminal)
@@ -194,11 +192,10 @@ class Warden:
             environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
             memory_mib=self.spec.memory_mib,
             arguments=tuple(boot.arguments),
-            stage=boot.early.stage if boot.early else "",
+            stage=boot.early.stage,
         )
-        images = boot.early.images if boot.early else ()
-        socket.send_fds(self._line, [msgspec.json.encode(order)], images)
-        for image in images:
+        socket.send_fds(self._line, [msgspec.json.encode(order)], boot.early.images)
+        for image in boot.early.images:
             os.close(image)
 
     def _hear_init(self) -> None:

@@ -37,8 +37,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container.fence import handover, lockedmounts, options, seccomp
-from lab.machines.container.fence.caller import Caller, mounts_of
+from lab.machines.container.fence import lockedmounts, options, seccomp
+from lab.machines.container.fence.caller import Caller, has_flag, kinds, mountinfo, mounts_of
 from lab.machines.container.fence.errors import NotAllowed, Refusal
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
@@ -207,7 +207,7 @@ class Broker:
         try:
             lines = Path(f"/proc/self/fdinfo/{target}").read_text().splitlines()
             number = next(int(line.split()[1]) for line in lines if line.startswith("mnt_id:"))
-            if not handover.has_flag(handover.mountinfo(caller.pid), number, "nodev"):
+            if not has_flag(mountinfo(caller.pid), number, "nodev"):
                 return False
             if not caller.may(_CAP_SYS_ADMIN, as_root=False):
                 return False
@@ -238,8 +238,8 @@ class Broker:
             held.callback(os.close, named)
             status = os.fstat(named)
             number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
-            kinds = handover.kinds(handover.mountinfo(caller.pid))
-            if not stat.S_ISREG(status.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
+            kind = kinds(mountinfo(caller.pid)).get(number)
+            if not stat.S_ISREG(status.st_mode) or kind not in _HOLDS_IMAGES:
                 raise Refusal(errno.ENOTBLK)
             if self._images >= _MOST_IMAGES:
                 raise Refusal(errno.EBUSY)

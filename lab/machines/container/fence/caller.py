@@ -120,3 +120,30 @@ def mounts_of(pid: int) -> Iterator[int]:
         yield namespace
     finally:
         os.close(namespace)
+
+
+def mountinfo(pid: int) -> list[list[str]]:
+    """The lines of a process's list of mounts (proc(5)), as words: names are bytes, and may hold what ends lines
+    elsewhere."""
+    return lines_of(Path(f"/proc/{pid}/mountinfo").read_bytes())
+
+
+def lines_of(text: bytes) -> list[list[str]]:
+    """The words of each line, as the kernel separates them."""
+    return [line.split(" ") for line in os.fsdecode(text).split("\n") if line]
+
+
+def devices(lines: list[list[str]]) -> set[tuple[int, int]]:
+    """The device numbers of all mounts that a mountinfo lists."""
+    pairs = (words[2].partition(":") for words in lines)
+    return {(int(major), int(minor)) for major, _, minor in pairs}
+
+
+def has_flag(lines: list[list[str]], number: int, flag: str) -> bool:
+    """Whether the mount of this number has a flag of its own, such as "nodev", by a mountinfo."""
+    return any(words[0] == str(number) and flag in words[5].split(",") for words in lines)
+
+
+def kinds(lines: list[list[str]]) -> dict[str, str]:
+    """The kinds of file systems that a mountinfo lists, by their device numbers ("0:25")."""
+    return {words[2]: words[words.index("-") + 1] for words in lines}

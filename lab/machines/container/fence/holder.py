@@ -5,9 +5,9 @@ then it joins the control groups' namespace and forks the first process of the P
 and the control groups, changes its root, closes the fence and becomes the machine's init. Each ends with its parent,
 whatever ends that.
 
-An image that has an early boot has it run by that first process, as a kernel has an initramfs: when the fence is closed
-and nothing of the host is open any more. The image's programs cannot read what the first process still has in memory of
-the host's (`syscalls.hide`); what they get it to do, it does with the machine's rights and under the seccomp filter.
+The image's early boot is run by that first process, as a kernel runs an initramfs: when the fence is closed and nothing
+of the host is open any more. The image's programs cannot read what the first process still has in memory of the host's
+(`syscalls.hide`); what they get it to do, it does with the machine's rights and under the seccomp filter.
 """
 
 from __future__ import annotations
@@ -47,17 +47,16 @@ _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be started. The holder's directory has in `place` its root, in `dev` its devices and in `files` what
-    goes over /proc and /sys (lab.machines.container.hardware.pseudofs); `cgroups` are the options of the v1
-    hierarchies, or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as
-    descriptors with the order."""
+    """A machine to be started. The holder's directory has in `dev` its devices and in `files` the files that go over
+    /proc and /sys (lab.machines.container.hardware.pseudofs); `cgroups` are the options of the v1 hierarchies, or
+    nothing for cgroup2. `stage` is the early boot (spec.Early), whose initrds come as descriptors with the order."""
 
     cgroups: tuple[str, ...]
     argv: tuple[str, ...]
     environment: dict[str, str]
     memory_mib: int
-    arguments: tuple[str, ...] = ()
-    stage: str = ""
+    arguments: tuple[str, ...]
+    stage: str
 
 
 def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
@@ -122,20 +121,14 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         syscalls.hide()
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         stage = _stage(order)
-        if stage is None:
-            # A copy: the mount that was handed over is locked, and nothing locked can become the root.
-            syscalls.mount("place", "place", flags=syscalls.MS_BIND | syscalls.MS_REC)
-        else:
-            stage.lay_out(Path("place"), [_take(image) for image in images])
-            gc.collect()
+        stage.lay_out(Path("place"), [_take(image) for image in images])
+        gc.collect()
         syscalls.mount("dev", "place/dev", flags=syscalls.MS_BIND | syscalls.MS_REC)
         _mount_kernels(order)
         os.chdir("place")
         syscalls.pivot_root_here()
         socket.sethostname("localhost")
-        terminal = os.open("/dev/console", os.O_RDWR)
-        for number in range(3):
-            os.dup2(terminal, number, inheritable=True)
+        _take_console()
         for capability in _NEVER:
             syscalls.drop_for_good(capability)
         # One byte: with this limit alone the kernel starts no program of the host's for a core (core(5)).
@@ -146,12 +139,9 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         os.closerange(3, line.fileno())
         os.closerange(line.fileno() + 1, most)
         # From here on all is the machine's own.
-        if stage is not None:
-            with os.fdopen(1, "wb", buffering=0, closefd=False) as console:
-                _switch_root(stage.go(console))
-            terminal = os.open("/dev/console", os.O_RDWR)
-            for number in range(3):
-                os.dup2(terminal, number, inheritable=True)
+        with os.fdopen(1, "wb", buffering=0, closefd=False) as console:
+            _switch_root(stage.go(console))
+        _take_console()
         line.send(RUNNING)
         os.closerange(3, most)
         # Python ignores these; an init does not expect to inherit that.
@@ -167,9 +157,13 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         os._exit(code)
 
 
-def _stage(order: Order) -> Stage | None:
-    if not order.stage:
-        return None
+def _take_console() -> None:
+    terminal = os.open("/dev/console", os.O_RDWR)
+    for number in range(3):
+        os.dup2(terminal, number, inheritable=True)
+
+
+def _stage(order: Order) -> Stage:
     module, _, name = order.stage.partition(":")
     stage: Stage = getattr(importlib.import_module(module), name)(order.memory_mib, order.arguments)
     return stage

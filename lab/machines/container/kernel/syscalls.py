@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from lab.host.namespaces import die_with_parent
 
@@ -129,23 +128,6 @@ def open_in_root(root: int, path: str, flags: int) -> int:
 
 def _prctl(option: int, value: int) -> int:
     return _checked(int(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)), f"prctl {option}")
-
-
-@contextlib.contextmanager
-def file_owner(user: int) -> Iterator[None]:
-    """Files are made and looked at as `user` (setfsuid(2)), with this process's capabilities."""
-    before = _prctl(_PR_GET_SECUREBITS, 0)
-    _prctl(_PR_SET_SECUREBITS, before | _NO_SETUID_FIXUP)
-    try:
-        _libc.setfsgid(user)
-        _libc.setfsuid(user)
-        try:
-            yield
-        finally:
-            _libc.setfsuid(os.geteuid())
-            _libc.setfsgid(os.getegid())
-    finally:
-        _prctl(_PR_SET_SECUREBITS, before)
 
 
 def change_user(user: int) -> None:

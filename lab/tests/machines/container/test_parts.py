@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from lab.machines.container import emptygroups
-from lab.machines.container.fence import handover, seccomp
+from lab.machines.container.fence import seccomp
 from lab.machines.container.firmware.formats.partitions import Partition
 from lab.machines.container.hardware import disks, line, pseudofs, smbios
 from lab.machines.container.kernel import cgroups, users
@@ -96,27 +96,6 @@ def test_what_the_seccomp_filter_does_with_a_call(call, expected):
 
 def test_the_seccomp_filter_knows_one_architecture():
     assert verdict(1, arch=0x40000003) == REFUSE | errno.ENOSYS
-
-
-MOUNTINFO = r"""20 1 254:0 / / rw - ext4 /dev/vda rw
-40 20 0:5 / /m rw - tmpfs work rw
-41 30 0:9 / /m/root/var rw - tmpfs var rw
-42 31 0:8 / /m/root/boot ro,nodev - ext4 /dev/loop1 ro
-30 29 0:7 / /m/root rw - overlay root rw,lowerdir=/l/one:/l/two\040x,upperdir=/u/up,workdir=/u/work
-31 41 0:6 / /m/root/var/over rw - tmpfs x rw
-29 40 0:4 / /m/root rw - tmpfs covered rw
-33 29 0:3 / /m/root/hidden rw - tmpfs hidden rw
-"""
-
-
-def test_mounts_come_after_what_they_are_on_whatever_their_order_and_covered_ones_not_at_all():
-    text = MOUNTINFO.replace("42 31", "42 30")
-    mounts = handover.seen(handover.mounts(text), "/m/root")
-    assert [m.target for m in mounts] == ["/m/root", "/m/root/var", "/m/root/var/over", "/m/root/boot"]
-    assert mounts[0].options["lowerdir"] == "/l/one:/l/two x"
-    assert [m.read_only for m in mounts] == [False, False, False, True]
-    with pytest.raises(ValueError, match="no mount point"):
-        handover.seen(handover.mounts(text), "/m/other")
 
 
 def test_hierarchies_of_a_host():
