@@ -128,8 +128,8 @@ class Early(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a boot came to: the kernel's arguments, the init to start with its own, its environment, and what runs before
-    it."""
+    """The outcome of a boot: the kernel's arguments, the init to start with its own, its environment, and the early
+    boot before it."""
 
     arguments: list[str]
     init: list[str]
