@@ -1,4 +1,4 @@
-"""One machine in its daemon: its description, and the warden process that runs it while it is on."""
+"""One machine in its daemon: its description, and the monitor process that runs it while it is on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from drivers.container import DiskView, View
-from lab.machines.container.errors import MachineError
-from lab.machines.container.fence import holder
+from lab.errors import LabError
+from lab.machines.container import holder
 from lab.machines.container.hardware import cables
 from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import USUAL_ORDER, BootFrom, MachineSpec
@@ -23,6 +23,14 @@ _DEVICES: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
 END_SECONDS = 30.0
 # systemd(1): SIGRTMIN+4 starts poweroff.target.
 _POWER_OFF = signal.SIGRTMIN + 4
+
+
+class MachineError(LabError):
+    """A request cannot be done; `kind` as in drivers.container.Reply."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class Machine:
@@ -35,15 +43,15 @@ class Machine:
         self._firmware = firmware
         self._group = f"{lab}/{self.spec.name}"
         self._hierarchies = hierarchies
-        self.warden: subprocess.Popen[bytes] | None = None
-        # Readable when its warden tells something, and at its end; -1 while the machine is off.
+        self.monitor: subprocess.Popen[bytes] | None = None
+        # Readable when its monitor tells something, and at its end; -1 while the machine is off.
         self.status = -1
         self.running = False
 
     @property
     def on(self) -> bool:
         """Whether it is on."""
-        return self.warden is not None
+        return self.monitor is not None
 
     @property
     def _pulled(self) -> tuple[str, ...]:
@@ -90,20 +98,20 @@ class Machine:
         read, write = os.pipe()
         arguments = [str(self.directory / "on"), self._group, str(write), *([self._firmware] if self._firmware else [])]
         try:
-            self.warden = subprocess.Popen(
-                [sys.executable, "-m", "lab.machines.container.warden", *arguments],
+            self.monitor = subprocess.Popen(
+                [sys.executable, "-m", "lab.machines.container.monitor", *arguments],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[write],
             )
         except OSError as error:
             os.close(read)
-            raise MachineError("power", f"its warden cannot be started: {error}") from error
+            raise MachineError("power", f"its monitor cannot be started: {error}") from error
         finally:
             os.close(write)
         self.status = read
 
     def read_status(self) -> None:
-        """Read what its warden has written: that init runs, or, with its end, how the machine ended.
+        """Read what its monitor has written: that init runs, or, with its end, how the machine ended.
 
         Raises MachineError, OSError: see `_end`."""
         if os.read(self.status, 64):
@@ -116,30 +124,30 @@ class Machine:
             self._start()
 
     def _end(self) -> int:
-        """Wait for the warden, and clear away what the kernel does not. Raises MachineError when it does not end: then
+        """Wait for the monitor, and clear away what the kernel does not. Raises MachineError when it does not end: then
         the machine is on, until it is powered off; OSError when something else stays."""
         if self.status >= 0:
             os.close(self.status)
         self.status = -1
         self.running = False
         try:
-            code = self.warden.wait(END_SECONDS) if self.warden is not None else 0
+            code = self.monitor.wait(END_SECONDS) if self.monitor is not None else 0
         except subprocess.TimeoutExpired as error:
-            raise MachineError("power", f"its warden has not ended within {END_SECONDS:.0f} s") from error
-        self.warden = None
+            raise MachineError("power", f"its monitor has not ended within {END_SECONDS:.0f} s") from error
+        self.monitor = None
         self._limits().remove()
         return code
 
     def power_off(self) -> None:
         """End it at once; returns when nothing of it runs any more. Raises MachineError, OSError: see `_end`."""
-        if self.warden is not None:
-            # The warden holds the machine's devices, so the processes that could still open them end before it does; it
-            # is stopped meanwhile, or it would report the end of the first process as a panic.
-            self.warden.send_signal(signal.SIGSTOP)
-            for outer in _children(self.warden.pid):
+        if self.monitor is not None:
+            # The monitor holds the machine's devices, so the processes that could still open them end before it does.
+            # It is stopped meanwhile, or it would report the end of the first process as a panic.
+            self.monitor.send_signal(signal.SIGSTOP)
+            for outer in _children(self.monitor.pid):
                 for init in _children(outer):
                     self._kill(init)
-            self.warden.kill()
+            self.monitor.kill()
             self._end()
 
     def _kill(self, init: int) -> None:
@@ -161,10 +169,10 @@ class Machine:
 
     def shut_down(self) -> None:
         """Ask its init to power off."""
-        if self.warden is None or not self.running:
+        if self.monitor is None or not self.running:
             return
         # None when its init has died: nobody would receive the signal.
-        for outer in _children(self.warden.pid):
+        for outer in _children(self.monitor.pid):
             for init in _children(outer):
                 os.kill(init, _POWER_OFF)
 
@@ -220,7 +228,7 @@ class Machine:
             try:
                 cables.set_link(nic, up)
             except subprocess.CalledProcessError as error:
-                # Its warden is about to plug it in, and will look at what has just been written.
+                # Its monitor is about to plug it in, and will look at what has just been written.
                 if self.running:
                     raise MachineError("other", f"cable {mac}: {error.stderr.strip()}") from error
 

@@ -18,11 +18,8 @@ import msgspec
 
 from drivers.container import Reply, Request, View
 from lab.host import namespaces
-from lab.host.namespaces import unshare
-from lab.machines.container.errors import MachineError
 from lab.machines.container.kernel import cgroups, syscalls
-from lab.machines.container.kernel.errors import UnsupportedHostError
-from lab.machines.container.machine import Machine
+from lab.machines.container.machine import Machine, MachineError
 from lab.machines.container.spec import FILE
 
 _REQUEST_SECONDS = 5.0
@@ -32,8 +29,7 @@ class Daemon:
     """The machines below `directory`."""
 
     def __init__(self, directory: Path, lab: str, firmware: str) -> None:
-        unshare(syscalls.CLONE_NEWNS)
-        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.own_mounts()
         self._directory = directory
         self._lab = lab
         self._firmware = firmware
@@ -107,7 +103,7 @@ class Daemon:
                         self._listen(key.data)
 
     def read_status(self, machine: Machine) -> None:
-        """Take up what a machine's warden has written to its status, or its end; what breaks then goes to the log."""
+        """Take up what a machine's monitor has written to its status, or its end; what breaks then goes to the log."""
         try:
             machine.read_status()
         except Exception:
@@ -143,7 +139,7 @@ def main(argv: list[str]) -> int:
     namespaces.die_with_parent()
     try:
         daemon = Daemon(Path(argv[0]), argv[2], argv[3] if len(argv) > 3 else "")
-    except UnsupportedHostError as error:
+    except cgroups.UnsupportedHostError as error:
         print(error, file=sys.stderr)
         return 1
     return daemon.serve(Path(argv[1]))

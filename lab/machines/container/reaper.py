@@ -13,15 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.host.namespaces import unshare
 from lab.machines.container.kernel import cgroups, syscalls, throttle
 
 
 def reap(lab: str) -> None:
     """Remove the groups of a lab that has ended, and the limits of its disks. Raises OSError when something still runs
     in the groups."""
-    unshare(syscalls.CLONE_NEWNS)
-    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.own_mounts()
     with tempfile.TemporaryDirectory() as folder:
         syscalls.mount("groups", folder, "tmpfs")
         try:

@@ -22,12 +22,21 @@ from typing import BinaryIO, Literal, Protocol
 import msgspec
 
 from lab.buses import Bus
+from lab.errors import LabError
 
 BootFrom = Literal["hd", "usb", "cdrom", "network"]
 USUAL_ORDER: tuple[BootFrom, ...] = ("hd", "usb", "cdrom", "network")
 FILE = "machine.json"
 
 FirmwareKind = Literal["uefi", "bios"]
+
+
+class NotBootable(LabError):
+    """The machine has no root file system to start from; `reason` says what was tried, a line each."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

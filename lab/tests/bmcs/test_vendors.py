@@ -125,7 +125,7 @@ def test_once_counts_a_power_on_that_happened(bmc, monkeypatch):
     with monkeypatch.context() as broken:
 
         def fail(_request):
-            raise PowerError("its warden cannot be started", machine="master-0")
+            raise PowerError("its monitor cannot be started", machine="master-0")
 
         usual = bmc.machine.ask
         broken.setattr(bmc.machine, "ask", lambda request: fail(request) if request.op == "on" else usual(request))
@@ -176,7 +176,7 @@ def test_an_ilos_medium_leaves_at_the_second_start_and_at_nothing_else(bmc, serv
 
     def broken(request):
         if request.op == "on":
-            raise PowerError("its warden cannot be started", machine="master-0")
+            raise PowerError("its monitor cannot be started", machine="master-0")
         return usual(request)
 
     with monkeypatch.context() as patched:
@@ -274,7 +274,7 @@ def test_an_eject_that_fails_leaves_the_image_in_the_books_too(bmc, drive, image
 
     def broken(request):
         if request.op == "media":
-            raise PowerError("its warden does not answer", machine="master-0")
+            raise PowerError("its monitor does not answer", machine="master-0")
         return usual(request)
 
     eject = f"{bmc.media}/{drive}/Actions/VirtualMedia.EjectMedia"

@@ -1,18 +1,18 @@
-"""The calls that a machine's warden answers in the kernel's place (seccomp_unotify(2)).
+"""The calls that a machine's monitor answers in the kernel's place (seccomp_unotify(2)).
 
-- `mount` of one of the machine's own block devices, which user namespaces may not: the warden mounts it, with the
+- `mount` of one of the machine's own block devices, which user namespaces may not: the monitor mounts it, with the
   machine's owners and no device files, where the caller wanted it. The medium in the drive is one of them (iso9660).
 - `mount` of a squashfs in a file of the machine, which would take a loop device: the source `image:OFFSET:SIZE:PATH`
   stands for the file, read-only. All other mounts go on to the kernel.
-- `mount` with MS_REMOUNT and MS_BIND, without `nodev`, of a mount that has it: where it is locked (lockedmounts.py) it
+- `mount` with MS_REMOUNT and MS_BIND, without `nodev`, of a mount that has it: where it is locked (mounts.py) it
   stays, and the other flags are done. runc 1.1 has no second try with the flags that there are, as later ones have.
 - `mount` of a sysfs, or of /sys itself without what lies over it, for a container that shares the machine's network
   namespace: it gets the machine's /sys, with the machine's devices, and not the host's.
-- `ioctl` BLKRRPART and BLKPG on one of its disks: the warden looks at the table and makes the partitions anew.
+- `ioctl` BLKRRPART and BLKPG on one of its disks: the monitor looks at the table and makes the partitions anew.
 - `adjtimex`, `clock_adjtime`: reading goes on to the kernel; adjusting succeeds and does nothing, since the clock is
   the host's. Setting it is refused by the filter.
 - opening `oom_score_adj` for writing: what is written goes nowhere. A machine's processes are the first that a host
-  without memory ends (warden.OOM_SCORE), and may not lower that; runc takes a refusal for the end of a container.
+  without memory ends (monitor.OOM_SCORE), and may not lower that; runc takes a refusal for the end of a container.
 
 Only what the machine's kernel would let the caller do is done for it: it must have the capability that the call takes,
 in the user namespace that owns its mounts. The machine owns its /dev: nothing is opened by a name in it, since that may
@@ -37,9 +37,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container.fence import lockedmounts, options, seccomp
-from lab.machines.container.fence.caller import Caller, has_flag, kinds, mountinfo, mounts_of
-from lab.machines.container.fence.errors import NotAllowed, Refusal
+from lab.machines.container.fence import mounts, seccomp
+from lab.machines.container.fence.caller import Caller, Refusal, has_flag, kinds, mountinfo, mounts_of
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
@@ -72,7 +71,7 @@ _HOLDS_IMAGES = ("erofs", "iso9660", "tmpfs", "ramfs", "ext4", "xfs", "squashfs"
 
 
 class Hardware(Protocol):
-    """What the broker asks of the warden."""
+    """What the broker asks of the monitor."""
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """The machine's names of its disks and partitions, by their device numbers."""
@@ -119,7 +118,7 @@ class Broker:
         except OSError as error:
             self._reply(identity, error=-(error.errno or errno.EIO))
         except Exception:
-            # Nothing that a machine says may end its warden.
+            # Nothing that a machine says may end its monitor.
             self._complain()
             self._reply(identity, error=-errno.EIO)
         else:
@@ -189,9 +188,9 @@ class Broker:
             if drive is not None:
                 self._mount_medium(caller, device, drive, flags=flags, target=target)
             else:
-                pairs = options.passed_on(kind, caller.string(data_at) if data_at else "")
+                pairs = mounts.passed_on(kind, caller.string(data_at) if data_at else "")
                 self._mount_there(caller, kind, {device: status.st_rdev}, pairs=pairs, flags=flags, target=target)
-        except NotAllowed:
+        except mounts.NotAllowed:
             raise Refusal(errno.EINVAL) from None
         finally:
             os.close(target)
@@ -212,9 +211,9 @@ class Broker:
             if not caller.may(_CAP_SYS_ADMIN, as_root=False):
                 return False
             wanted = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
-            with caller.mounts() as there:
+            with mounts_of(caller.pid) as there:
                 caller.still_there()
-                lockedmounts.remount_there(there, target, wanted, sum(_ATTRIBUTES.values()))
+                mounts.remount_there(there, target, wanted, sum(_ATTRIBUTES.values()))
         finally:
             os.close(target)
         return True
@@ -265,14 +264,14 @@ class Broker:
             return False
         try:
             attributes = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
-            with mounts_of(init) as machine, caller.mounts() as there:
+            with mounts_of(init) as machine, mounts_of(caller.pid) as there:
                 caller.still_there()
 
                 def clone() -> None:
-                    lockedmounts.enter(machine)
+                    mounts.enter(machine)
                     tree = syscalls.open_tree("/sys", recursive=True)
                     syscalls.set_attributes(tree, attributes | syscalls.MOUNT_ATTR_NODEV, recursive=True)
-                    lockedmounts.enter(there)
+                    mounts.enter(there)
                     syscalls.attach_at(tree, target)
 
                 syscalls.by_a_child(clone)
@@ -295,10 +294,10 @@ class Broker:
         if flags & syscalls.MS_RDONLY:
             pairs = pairs | {"ro": None}
         attributes = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
-        with caller.mounts() as there:
+        with mounts_of(caller.pid) as there:
             caller.still_there()
             users = self._users if mapped else None
-            lockedmounts.mount_there(there, target, kind, nodes, pairs=pairs, attributes=attributes, users=users)
+            mounts.mount_there(there, target, kind, nodes, pairs=pairs, attributes=attributes, users=users)
 
     def _partitions(self, caller: Caller, arguments: list[int]) -> bool:
         status = os.stat(f"/proc/{caller.pid}/fd/{arguments[0] & 0xFFFFFFFF}")

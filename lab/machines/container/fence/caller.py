@@ -1,4 +1,4 @@
-"""Who asks a machine's warden for something (seccomp_unotify(2)): what his call points to, what he may, what he sees.
+"""Who asks a machine's monitor for something (seccomp_unotify(2)): what his call points to, what he may, what he sees.
 
 All of it is the machine's to choose, in any bytes.
 """
@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from lab.machines.container.fence.errors import Refusal
+from lab.errors import LabError
 from lab.machines.container.kernel import syscalls
 
 # linux/seccomp.h
@@ -24,6 +24,14 @@ _NS_GET_USERNS = 0xB701
 _PATH_BYTES = 4096
 # How runtimes of containers name their targets.
 _OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
+
+
+class Refusal(LabError):
+    """The caller gets this error number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(os.strerror(code))
+        self.code = code
 
 
 class Caller:
@@ -71,7 +79,7 @@ class Caller:
         """Whether the caller has a capability as the machine's root, or else over its mount namespace: who has made
         himself a user namespace has all capabilities in it."""
         own = os.stat(f"/proc/{self.pid}/ns/user").st_ino
-        with self.mounts() as mounts:
+        with mounts_of(self.pid) as mounts:
             owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
             owned_by = os.fstat(owner).st_ino
             os.close(owner)
@@ -104,12 +112,6 @@ class Caller:
                 os.close(top)
         finally:
             os.close(root)
-
-    @contextlib.contextmanager
-    def mounts(self) -> Iterator[int]:
-        """Its mount namespace."""
-        with mounts_of(self.pid) as namespace:
-            yield namespace
 
 
 @contextlib.contextmanager

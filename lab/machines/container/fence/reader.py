@@ -1,8 +1,8 @@
-"""Reads what an image says of itself, in a process that has no rights and nothing open but what it is to read.
+"""A process that reads an image or a disk: without rights, and with nothing open but what it is to read.
 
-It is a child of the warden's, forked for one question, as root of the machine's user namespace (an ordinary user of the
-host's), without capabilities, with an empty root directory and no network, its calls down to reading, memory and
-answers; it has a limit of memory and one of time. Its answer is a message, which the warden decodes by its type.
+It is a child of the machine's monitor, forked for one question, as root of the machine's user namespace (an ordinary
+user of the host), without capabilities, with an empty root directory and no network. Its system calls are those of
+reading, memory and answers; its memory and its time are limited. The monitor decodes its answer by its type.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
+from lab.errors import LabError
 from lab.host.namespaces import die_with_parent, setns, unshare
 from lab.machines.container.fence import seccomp
-from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Fence
 
@@ -37,7 +37,7 @@ _BROKEN = b"!"
 for _name in ("utf-16-be", "utf-16-le", "utf-8", "latin-1", "ascii"):
     codecs.lookup(_name)
 # What Python may map for itself while it reads, besides what the process that it was forked from had mapped: that is
-# 100 MiB in a warden, and several hundred in a test that has imported much.
+# 100 MiB in a monitor, and several hundred in a test that has imported much.
 _OWN_MIB = 256
 # asm/unistd_64.h
 _CALLS = (
@@ -48,6 +48,10 @@ _CALLS = (
     *(262, 318, 319, 437),  # newfstatat getrandom memfd_create openat2
 )
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
+
+
+class CannotRead(LabError):
+    """The reader came to no answer; `str()` says why in a line."""
 
 
 def ask(

@@ -1,7 +1,7 @@
-"""The system calls of a machine that its warden answers, and those that nobody answers (seccomp(2), linux/filter.h).
+"""The system calls of a machine that its monitor answers, and those that nobody answers (seccomp(2), linux/filter.h).
 
 User namespaces already refuse most of what a machine may not; the filter adds what they would let through, and hands
-a few calls to the warden, which does for the machine what needs the host's rights (see
+a few calls to the monitor, which does for the machine what needs the host's rights (see
 lab.machines.container.fence.broker).
 """
 
@@ -49,8 +49,8 @@ _REFUSED = {
     "io_uring_setup": 425,
     "quotactl_fd": 443,
 }
-# The other way to mount: who finds it missing takes mount(2), which the warden sees. Keys, which know no namespaces but
-# the users': runtimes of containers do without them where they are missing.
+# The other way to mount: programs that find it missing take mount(2), which the monitor sees. Keys, which know no
+# namespaces but the users': runtimes of containers do without them where they are missing.
 _MISSING = {"add_key": 248, "request_key": 249, "keyctl": 250, "fsopen": 430}
 # Asynchronous I/O, of which a host has so much for all (fs.aio-max-nr): programs do without where it is missing.
 _MISSING |= {"io_setup": 206}
@@ -120,7 +120,7 @@ def program() -> bytes:
 
 
 def install() -> int:
-    """Filter this process and all that come of it; returns the descriptor at which the warden listens."""
+    """Filter this process and all that come of it; returns the descriptor at which the monitor listens."""
     return _load(program(), _NEW_LISTENER | _WAIT_KILLABLE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab.errors import LabError
-from lab.machines.container.errors import NotBootable
+from lab.machines.container.spec import NotBootable
 
 
 class BootStopped(NotBootable):

@@ -8,19 +8,23 @@ import fcntl
 import os
 import string
 import struct
+import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
 from lab.buses import BUSES, ContainerDisk
 from lab.errors import LabError
-from lab.machines.container.firmware.formats.partitions import Partition, Table
+from lab.machines.container.fence import reader
+from lab.machines.container.firmware.formats.partitions import Partition, Table, read_table
 from lab.machines.container.kernel.loops import Loop, attach, move
-from lab.machines.container.spec import DiskSpec
+from lab.machines.container.spec import DiskSpec, Fence
 
+T = TypeVar("T")
 SECTOR = 512
+_READ_SECONDS = 60.0
 # The ASCII characters that udev leaves as they are in names in /dev.
 _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
@@ -167,16 +171,6 @@ def ext4_names(device: int) -> list[str]:
     return [*links, f"by-label/{in_dev(label)}"] if label else links
 
 
-class DiskReader(Protocol):
-    """Reads a disk, whose machine may have written anything to it. Disks and partitions are open file descriptors."""
-
-    def table(self, disk: int) -> Table | None:
-        """The partition table of an open disk."""
-
-    def names(self, partitions: Sequence[int]) -> list[list[str]]:
-        """What `ext4_names` tells of each partition."""
-
-
 class Disk:
     """One disk, and the partitions that were on it when it was last looked at.
 
@@ -185,10 +179,10 @@ class Disk:
     a disk of somebody else's.
     """
 
-    def __init__(self, spec: DiskSpec, reader: DiskReader) -> None:
-        """Attach it. Raises OSError."""
+    def __init__(self, spec: DiskSpec, fence: Fence) -> None:
+        """Attach it; what the machine wrote on it is read behind `fence`. Raises OSError."""
         self.spec = spec
-        self._reader = reader
+        self._fence = fence
         # A disk that can fail is a device (lab.machines.failing): through its page cache its errors would come late.
         self._direct = Path(spec.path).is_block_device()
         self._whole = attach(Path(spec.path), direct=self._direct)
@@ -210,7 +204,7 @@ class Disk:
         """Look for partitions anew; those that are where they were stay the same devices."""
         os.fsync(self._whole.descriptor)
         with contextlib.ExitStack() as opened:
-            table = self._reader.table(_opened(self._whole, opened))
+            table = self._table(_opened(self._whole, opened))
         current = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
         unmoved = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in current}
@@ -234,11 +228,36 @@ class Disk:
         devices = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
         with contextlib.ExitStack() as held:
             parts = [_opened(loop, held) for _, loop in self._parts]
-            read = self._reader.names(parts) if parts else []
+            read = self._links(parts) if parts else []
         for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
             devices.append(replace(device, links=(*device.links, *links)))
         return devices
+
+    def _table(self, disk: int) -> Table | None:
+        """The partition table of an open disk; None when it cannot be read, too."""
+
+        def read() -> list[Table]:
+            with os.fdopen(disk, "rb") as file:
+                return [table] if (table := read_table(file)) else []
+
+        return next(iter(self._read(read, list[Table], [disk], [])), None)
+
+    def _links(self, partitions: Sequence[int]) -> list[list[str]]:
+        """What `ext4_names` returns for each open partition; nothing where that cannot be read."""
+
+        def read() -> list[list[str]]:
+            return [ext4_names(partition) for partition in partitions]
+
+        links = self._read(read, list[list[str]], partitions, [])
+        return links if len(links) == len(partitions) else [[] for _ in partitions]
+
+    def _read(self, read: Callable[[], T], kind: type[T], descriptors: Iterable[int], otherwise: T) -> T:
+        try:
+            return reader.value(self._fence, read, kind, descriptors=descriptors, seconds=_READ_SECONDS)
+        except reader.CannotRead as error:
+            print(f"a disk cannot be read: {error}", file=sys.stderr, flush=True)
+            return otherwise
 
     def names(self) -> dict[tuple[int, int], str]:
         """The machine's names of the disk and its partitions, by their numbers."""

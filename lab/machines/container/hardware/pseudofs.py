@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.machines.container.hardware import smbios
 from lab.machines.container.hardware.cables import port
 from lab.machines.container.hardware.disks import Device
 from lab.machines.container.kernel import syscalls
@@ -42,7 +42,10 @@ _NAME_BYTES = 255
 _NAMESPACED = ("hostname", "domainname", "sem", "sem_next_id", "ns_last_pid", "cap_last_cap")
 _NAMESPACED_PREFIXES = ("shm", "msg")
 _KEPT_OF_FS = ("binfmt_misc", "mqueue")
-
+# SMBIOS (DSP0134): the entry point of version 3, and as much memory as a module's field of 16 bits takes.
+_VENDOR, _PRODUCT = "node0", "Container machine"
+_ENTRY = struct.Struct("<5sBBBBBBBIQ")
+_MIB_PER_MODULE = 0x7FFE
 
 # What udev would have found out of the disks: its database (/run/udev/data in the machine), where lsblk looks.
 UDEV = "udev-data"
@@ -171,9 +174,9 @@ def make_files(spec: MachineSpec, files: Path, arguments: list[str]) -> None:
     _write(files / "proc/boot_id", f"{uuid.uuid4()}\n")
     for name in ("diskstats", "kcore", "keys", "timer_list", "sysrq-trigger", "kallsyms", "swaps"):
         _write(files / "proc" / name, "")
-    for name, text in smbios.identity(spec).items():
+    for name, text in smbios_identity(spec).items():
         _write(files / "sys/class/dmi/id" / name, f"{text}\n")
-    entry, tables = smbios.tables(spec)
+    entry, tables = smbios_tables(spec)
     _write(files / "sys/firmware/dmi/tables/smbios_entry_point", entry)
     _write(files / "sys/firmware/dmi/tables/DMI", tables)
     if spec.firmware == "uefi":
@@ -293,3 +296,41 @@ def cpuinfo(host: str, vcpus: int) -> str:
             lines.append(f"{line.partition(':')[0]}: {counts[name]}" if name in counts else line)
         processors.append("\n".join(lines) + "\n")
     return "\n".join(processors) + "\n"
+
+
+def smbios_identity(spec: MachineSpec) -> dict[str, str]:
+    """The files of /sys/class/dmi/id."""
+    return {
+        "sys_vendor": _VENDOR,
+        "product_name": _PRODUCT,
+        "product_serial": spec.serial or spec.uuid,
+        "product_uuid": spec.uuid,
+        "board_serial": spec.serial or spec.uuid,
+        "board_vendor": _VENDOR,
+        "chassis_serial": spec.serial or spec.uuid,
+        "chassis_asset_tag": spec.name,
+        "bios_vendor": _VENDOR,
+    }
+
+
+def _structure(kind: int, handle: int, body: bytes, *strings: str) -> bytes:
+    head = struct.pack("<BBH", kind, 4 + len(body), handle)
+    return head + body + b"".join(text.encode() + b"\0" for text in strings) + (b"\0" if strings else b"\0\0")
+
+
+def smbios_tables(spec: MachineSpec) -> tuple[bytes, bytes]:
+    """The entry point and the structures: system (type 1), memory modules (type 17), end (type 127)."""
+    system = struct.pack("<4B16sBBB", 1, 2, 0, 3, uuid.UUID(spec.uuid).bytes_le, 6, 0, 0)
+    structures = _structure(1, 1, system, _VENDOR, _PRODUCT, spec.serial or spec.uuid)
+    left, number = spec.memory_mib, 0
+    while left > 0:
+        size = min(left, _MIB_PER_MODULE)
+        # Form factor DIMM (9), type RAM (7); what is not known is 0 or, for widths, 64 bits.
+        module = struct.pack("<HHHHHBBBBBHHBBBBBI", 0, 0xFFFE, 64, 64, size, 9, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0)
+        structures += _structure(17, 0x11 + number, module, f"DIMM {number}")
+        left, number = left - size, number + 1
+    structures += _structure(127, 0xFE, b"")
+    entry = _ENTRY.pack(b"_SM3_", 0, _ENTRY.size, 3, 0, 0, 1, 0, len(structures), 0)
+    checked = bytearray(entry)
+    checked[5] = -sum(entry) & 0xFF
+    return bytes(checked), structures

@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.kernel import fuse, syscalls, treewalk, users
-from lab.machines.container.kernel.errors import UnsupportedHostError
+from lab.errors import LabError
+from lab.machines.container.kernel import syscalls, treewalk, users
 
 TOP = "node0"
 OWN, BESIDE = "machine", "holder"
@@ -39,6 +40,15 @@ _QUOTA = "cpu.cfs_quota_us"
 # host's console, is none of them: a machine's is a terminal.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
+# systemd's socket, in the machine's root file system; PID 1 passes messages on to users' managers.
+AGENT = "run/systemd/cgroups-agent"
+_PATH_BYTES = 4096
+# Deeper than any that a systemd makes.
+_DEEPEST = 128
+
+
+class UnsupportedHostError(LabError):
+    """This host has no control groups that a machine could be limited by; the text is one line."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,7 @@ class Group:
             for parent in reversed([p for p in folder.parents if p.is_relative_to(top)]):
                 parent.mkdir(exist_ok=True)
                 self._pass_on(kind, parent)
-            # What a warden that was killed has left; with groups below, devices could not be denied any more.
+            # What a monitor that was killed has left; with groups below, devices could not be denied any more.
             remove(folder, self.unhold)
             folder.mkdir()
             self._pass_on(kind, folder)
@@ -262,7 +272,7 @@ class Group:
                 with contextlib.suppress(OSError):
                     treewalk.visit(top, before=_thaw)
         with contextlib.suppress(OSError):
-            fuse.abort(self._owners(), users.COUNT)
+            users.abort_connections(self._owners())
 
     def _owners(self) -> set[int]:
         """Whose the groups of machines in them are: what is about to end is listed in none."""
@@ -323,3 +333,67 @@ def remove(folder: Path, waiting: Callable[[], None]) -> None:
                 raise
             waiting()
             time.sleep(0.02)
+
+
+def populated(top: Path) -> dict[str, bool]:
+    """Whether there is a process in a group or below it, by systemd's names of the groups below `top`: those that one
+    can name, which end at a path's length."""
+    by_group: dict[str, bool] = {}
+    # By depth: whether a group of that depth, of those below the next one to be visited, has a process.
+    below: dict[int, bool] = {}
+
+    def look(folder: int, names: list[str]) -> None:
+        depth = len(names)
+        full = below.pop(depth + 1, False)
+        try:
+            with treewalk.file_in(folder, "cgroup.procs", os.O_RDONLY) as file:
+                full = bool(os.read(file, 1)) or full
+        except OSError:
+            # The group has just been removed.
+            return
+        below[depth] = below.get(depth, False) or full
+        if depth < _DEEPEST and len(path := f"/{'/'.join(names)}") < _PATH_BYTES:
+            by_group[path] = full
+
+    treewalk.visit(top, after=look)
+    return by_group
+
+
+class EmptyGroups:
+    """The groups below `top`, the machine's own group in v1's hierarchy of systemd, that have run empty.
+
+    With cgroup v1 systemd learns it from the hierarchy's release agent, of which a host has one; a machine's systemd
+    would wait for ever for users' managers and scopes to end. So it is sent what the agent (systemd-cgroups-agent)
+    would send: the group's path, in a datagram. systemd looks for itself before it believes it.
+    """
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self._populated: dict[str, bool] = {}
+
+    def look(self) -> list[str]:
+        """The groups that are empty and were not, or were not there, when this was called last."""
+        now = populated(self._top)
+        emptied = [path for path, full in now.items() if not full and self._populated.get(path, True)]
+        self._populated = now
+        return emptied
+
+    def tell(self, root: Path) -> None:
+        """Look, and tell the systemd that runs in `root`."""
+        emptied = self.look()
+        if not emptied:
+            return
+        # What cannot be sent now is sent the next time: systemd's queue is short.
+        self._populated.update(dict.fromkeys(emptied, True))
+        # systemd does not run yet, or has ended.
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.callback(os.close, top)
+            # The machine's links lead to the machine's files, wherever they point.
+            agent = syscalls.open_in_root(top, AGENT, os.O_PATH)
+            held.callback(os.close, agent)
+            line = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            line.setblocking(False)
+            for path in emptied:
+                line.sendto(os.fsencode(path), f"/proc/self/fd/{agent}")
+                self._populated[path] = False

@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Callable
 
-from lab.host.namespaces import die_with_parent
+from lab.host.namespaces import die_with_parent, unshare
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -62,6 +62,12 @@ def mount(source: str, target: str, kind: str | None = None, flags: int = 0, *, 
     words = (os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None)
     result = _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(data) or None)
     _checked(result, f"mount {source} on {target}")
+
+
+def own_mounts() -> None:
+    """Give this process a mount namespace, and keep what is mounted there from all others. Raises OSError."""
+    unshare(CLONE_NEWNS)
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
 
 
 def umount(target: str, flags: int = MNT_DETACH) -> None:

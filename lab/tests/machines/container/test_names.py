@@ -1,4 +1,4 @@
-"""Names that a machine gives what its warden looks at: any bytes. Those of disks are names in /dev, or none."""
+"""Names that a machine gives what its monitor looks at: any bytes. Those of disks are names in /dev, or none."""
 
 import codecs
 import contextlib
@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.machines.container import emptygroups, warden
+from lab.machines.container import monitor
 from lab.machines.container.firmware.formats.partitions import Partition
 from lab.machines.container.hardware import disks, pseudofs
+from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import DiskSpec
 
 # What udev 252 makes of them.
@@ -94,10 +95,10 @@ def test_a_group_of_any_name_is_told(tmp_path):
         folder.mkdir(parents=True)
         (folder / "cgroup.procs").touch()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(str(root / emptygroups.SOCKET))
+        agent.bind(str(root / cgroups.AGENT))
         agent.settimeout(10)
         (groups / "cgroup.procs").write_text("1\n")
-        emptygroups.Watch(groups).tell(root)
+        cgroups.EmptyGroups(groups).tell(root)
         assert agent.recv(100) == b"/\xff.slice"
 
 
@@ -109,11 +110,11 @@ def test_groups_are_told_again_until_systemd_had_room_for_them(tmp_path):
     for name in names:
         (groups / name[1:]).mkdir(parents=True)
         (groups / name[1:] / "cgroup.procs").touch()
-    watch = emptygroups.Watch(groups)
+    watch = cgroups.EmptyGroups(groups)
     watch.tell(root)  # no systemd yet
     heard: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(str(root / emptygroups.SOCKET))
+        agent.bind(str(root / cgroups.AGENT))
         agent.setblocking(False)
         told, turns = -1, 0
         while len(heard) > told and turns < len(names):  # until one in which nothing is told
@@ -129,7 +130,7 @@ def test_groups_are_told_again_until_systemd_had_room_for_them(tmp_path):
 def test_a_machine_whose_first_process_has_just_gone_has_none(monkeypatch):
     """An error of the system's, which whoever asked for it gets, and no other."""
     with subprocess.Popen(["sleep", "1000"]) as holder:
-        one = warden.Warden.__new__(warden.Warden)
+        one = monitor.Monitor.__new__(monitor.Monitor)
         monkeypatch.setattr(one, "outer", holder.pid, raising=False)
         try:
             with pytest.raises(ProcessLookupError):

@@ -7,12 +7,11 @@ import struct
 
 import pytest
 
-from lab.machines.container import emptygroups
+from lab.errors import LabError
 from lab.machines.container.fence import seccomp
 from lab.machines.container.firmware.formats.partitions import Partition
-from lab.machines.container.hardware import disks, line, pseudofs, smbios
+from lab.machines.container.hardware import disks, line, pseudofs
 from lab.machines.container.kernel import cgroups, users
-from lab.machines.container.kernel.errors import NoUsersError
 from lab.machines.container.machine import Machine
 from lab.machines.container.spec import DiskSpec, MachineSpec
 
@@ -113,7 +112,7 @@ def test_groups_that_ran_empty_are_told_once(tmp_path):
     group("a/b", "7\n")
     group("c", "")
     (tmp_path / "cgroup.procs").write_text("")
-    watch = emptygroups.Watch(tmp_path)
+    watch = cgroups.EmptyGroups(tmp_path)
     assert watch.look() == ["/c"]
     assert watch.look() == []
     group("a/b", "")
@@ -132,7 +131,7 @@ def test_memory_and_processors_are_the_machines():
 
 
 def test_smbios_tells_the_memory_and_its_sums_are_right():
-    entry, tables = smbios.tables(SPEC)
+    entry, tables = pseudofs.smbios_tables(SPEC)
     assert sum(entry) & 0xFF == 0
     assert struct.unpack_from("<I", entry, 12)[0] == len(tables)
     sizes, at = [], 0
@@ -142,7 +141,7 @@ def test_smbios_tells_the_memory_and_its_sums_are_right():
             sizes.append(struct.unpack_from("<H", tables, at + 12)[0])
         at = tables.index(b"\0\0", at + length) + 2
     assert sum(sizes) == 40000
-    assert smbios.identity(SPEC)["product_uuid"] == SPEC.uuid
+    assert pseudofs.smbios_identity(SPEC)["product_uuid"] == SPEC.uuid
 
 
 def test_a_disk_and_its_partition_have_their_names():
@@ -216,7 +215,7 @@ def test_a_range_of_users_is_given_once_and_free_again_when_its_last_holder_ends
 def test_no_range_of_users_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(users, "TRIED", 1)
     _, held = users.claim(1 << 28, tmp_path / "users")
-    with pytest.raises(NoUsersError, match=str(1 << 28)):
+    with pytest.raises(LabError, match=str(1 << 28)):
         users.claim(1 << 28, tmp_path / "users")
     os.close(held)
 

@@ -33,7 +33,7 @@ def foreign(tmp_path):
         yield loop
 
 
-# As the warden sees the host: its own first process's, and what is mounted at its root.
+# As the monitor sees the host: its own first process's, and what is mounted at its root.
 _WAYS = {
     "a name of its own disk that leads elsewhere": """
 os.rename('/dev/vda1', '/dev/own')

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from lab.machines.container.fence import lockedmounts
+from lab.machines.container.fence import mounts
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.kernel.loops import attach
 from lab.testing.containers.kit import attempt
@@ -145,7 +145,7 @@ def test_what_passes_through_a_lesser_namespace_keeps_nodev_and_nothing_else(ope
         with attach(image) as loop:
             read_only = syscalls.MOUNT_ATTR_RDONLY
             nodes = {"vda": loop.rdev}
-            lockedmounts.mount_there(there, target, "ext4", nodes, pairs={}, attributes=read_only, users=users)
+            mounts.mount_there(there, target, "ext4", nodes, pairs={}, attributes=read_only, users=users)
         os.write(done[1], b"x")
     finally:
         _, status = os.waitpid(pid, 0)
@@ -158,8 +158,8 @@ def _changed(place):
     """0: read-only could be taken away, and `nodev` could not."""
 
     def flags():
-        with open("/proc/self/mountinfo") as mounts:
-            [line] = [line.split() for line in mounts if f" {place} " in line]
+        with open("/proc/self/mountinfo") as file:
+            [line] = [line.split() for line in file if f" {place} " in line]
         return set(line[5].split(","))
 
     attributes = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
@@ -173,11 +173,11 @@ def _changed(place):
     except PermissionError:
         if not {"rw", "nodev"} <= flags():
             return 4
-    # For who leaves it out, the warden does the rest.
+    # For who leaves it out, the monitor does the rest.
     with open("/proc/self/ns/mnt") as here:
         target = os.open(place, os.O_PATH)
-        lockedmounts.remount_there(here.fileno(), target, attributes, attributes)
+        mounts.remount_there(here.fileno(), target, attributes, attributes)
         if not {"ro", "nosuid", "nodev"} <= flags():
             return 5
-        lockedmounts.remount_there(here.fileno(), target, 0, attributes)
+        mounts.remount_there(here.fileno(), target, 0, attributes)
     return 0 if {"rw", "nodev"} <= flags() and "nosuid" not in flags() else 6

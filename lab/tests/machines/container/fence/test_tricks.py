@@ -94,7 +94,7 @@ def fuse():
 """
 
 
-# A page of a file there that nobody has seen yet, as the words of a call that the warden answers.
+# A page of a file there that nobody has seen yet, as the words of a call that the monitor answers.
 _SELF = """
 fuse()
 page = mmap.mmap(os.open('/mnt/f/x', os.O_RDWR), 4096, mmap.MAP_SHARED)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.host.namespaces import CLONE_NEWNET, setns
-from lab.machines.container.warden import OOM_SCORE
+from lab.machines.container.monitor import OOM_SCORE
 from lab.testing.containers.kit import HEAD, PATIENCE, World, attempt
 from lab.waiting import wait_until
 
@@ -269,7 +269,7 @@ print(open('/proc/self/oom_score_adj').read(), file=sys.stderr)
 
 
 def test_its_processes_are_never_spared_before_the_hosts(world, machine):
-    """By names that its warden does not know: the kernel lets nobody go below what was set with CAP_SYS_RESOURCE."""
+    """By names that its monitor does not know: the kernel lets nobody go below what was set with CAP_SYS_RESOURCE."""
     own = int(Path("/proc/self/oom_score_adj").read_text())
     capabilities = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
     _, last_words = attempt(world, machine, _LEAST)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container import emptygroups, machined
 from lab.machines.container import machine as machines
-from lab.machines.container.errors import MachineError
+from lab.machines.container import machined
 from lab.machines.container.kernel import cgroups, treewalk
 from lab.testing.containers.kit import spec
 
@@ -43,10 +42,10 @@ def test_a_process_in_a_deep_group_is_seen(tmp_path):
     (tmp_path / "cgroup.procs").touch()
     bottom = descend(tmp_path, name="a", depth=DEPTH, files=["cgroup.procs"])
     try:
-        groups = emptygroups.populated(tmp_path)
+        groups = cgroups.populated(tmp_path)
         assert not any(groups.values())
         treewalk.write_in(bottom, "cgroup.procs", "7\n")
-        groups = emptygroups.populated(tmp_path)
+        groups = cgroups.populated(tmp_path)
         assert groups["/"]
         assert groups["/a/a"]
         assert len(groups) < DEPTH
@@ -98,14 +97,14 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
-    """A machine of no host's groups, and a process in its warden's place, which has just told its end."""
+    """A machine of no host's groups, and a process in its monitor's place, which has just told its end."""
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
     one = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
     read, write_end = os.pipe()
     os.close(write_end)
     with subprocess.Popen(["sleep", "1000"]) as process:
-        monkeypatch.setattr(one, "warden", process)
+        monkeypatch.setattr(one, "monitor", process)
         monkeypatch.setattr(one, "status", read)
         try:
             yield one, process
@@ -116,7 +115,7 @@ def held(tmp_path, monkeypatch):
 def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
     machine, _ = held
     monkeypatch.setattr(machines, "END_SECONDS", 0.1)
-    with pytest.raises(MachineError, match="has not ended"):
+    with pytest.raises(machines.MachineError, match="has not ended"):
         machine.read_status()
     assert machine.on
     assert machine.status == -1

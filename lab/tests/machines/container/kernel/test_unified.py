@@ -144,7 +144,7 @@ def test_a_machine_runs_on_cgroup2(unified, tmp_path):
     command = ["unshare", "-mpn", "--fork", "--kill-child", "sh", "-c", kit.SETUP, "sh", sys.executable]
     command += [
         "-m",
-        "lab.machines.container.warden",
+        "lab.machines.container.monitor",
         str(tmp_path),
         f"{name}/m",
         "1",

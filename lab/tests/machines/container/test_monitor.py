@@ -1,4 +1,4 @@
-"""What a machine's warden does about a machine that takes too much."""
+"""What a machine's monitor does about a machine that takes too much."""
 
 import contextlib
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from lab.machines.container.warden import Warden
+from lab.machines.container.monitor import Monitor
 
 
 class Group:
@@ -24,8 +24,8 @@ class Group:
         self.thawed += 1
 
 
-class Machine(Warden):
-    """A warden of nothing but a first process."""
+class Machine(Monitor):
+    """A monitor of nothing but a first process."""
 
     def __init__(self, init, group):
         self._group, self._init, self._switched_off, self.lines = group, init, False, []

@@ -28,11 +28,10 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent, unshare
-from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import seccomp
 from lab.machines.container.hardware import pseudofs
 from lab.machines.container.kernel import syscalls
-from lab.machines.container.spec import Stage
+from lab.machines.container.spec import NotBootable, Stage
 
 # Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12

@@ -1,6 +1,6 @@
-"""One machine from power-on to power-off: `python -m lab.machines.container.warden DIR GROUP STATUS_FD [FIRMWARE]`.
+"""One machine from power-on to power-off: `python -m lab.machines.container.monitor DIR GROUP STATUS_FD [FIRMWARE]`.
 
-DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The warden runs in
+DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The monitor runs in
 the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, starts
 the machine's first process, which runs the image's early boot and then its init, and answers its calls and its console
 until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again. A
@@ -30,18 +30,15 @@ from typing import NoReturn
 
 import msgspec
 
-from lab.host.namespaces import die_with_parent, unshare
-from lab.machines.container import emptygroups
-from lab.machines.container.disk_reader import FencedDiskReader
-from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import holder
+from lab.host.namespaces import die_with_parent
+from lab.machines.container import holder
 from lab.machines.container.fence.broker import Broker
 from lab.machines.container.fence.caller import devices, mountinfo
 from lab.machines.container.hardware import cables, pseudofs
 from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
-from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec
+from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec, NotBootable
 
 FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
@@ -53,7 +50,7 @@ OOM_SCORE = 300
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Warden:
+class Monitor:
     """What a running machine consists of, in the order in which it is made."""
 
     def __init__(self, directory: Path, group: str, firmware: Firmware, status: int = -1) -> None:
@@ -69,8 +66,7 @@ class Warden:
         self._firmware = firmware
         self._selector = selectors.DefaultSelector()
         self._work.mkdir(exist_ok=True)
-        unshare(syscalls.CLONE_NEWNS)
-        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.own_mounts()
         syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, data="mode=755")
         for name in ("root", "place", "empty"):
             (self._work / name).mkdir()
@@ -80,8 +76,7 @@ class Warden:
         self.outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self.outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._fence = Fence(self._users, self._work / "empty")
-        disk_reader = FencedDiskReader(self._fence)
-        self._disks = [Disk(disk, disk_reader) for disk in self.spec.disks]
+        self._disks = [Disk(disk, self._fence) for disk in self.spec.disks]
         self._broker: Broker | None = None
 
     # -- what the broker asks for ----------------------------------------------------------------------------------
@@ -221,7 +216,7 @@ class Warden:
         outer = os.pidfd_open(self.outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
-        groups = emptygroups.Watch(self._group.of_systemd) if self._group.of_systemd else None
+        groups = cgroups.EmptyGroups(self._group.of_systemd) if self._group.of_systemd else None
         while True:
             for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
@@ -293,23 +288,23 @@ def main(argv: list[str]) -> int:
     most = int(Path("/proc/sys/fs/nr_open").read_text())
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[0], most))
-    warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
+    monitor = Monitor(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
     try:
-        warden.start()
+        monitor.start()
     except NotBootable:
         # The firmware has said why.
-        warden.wait_for_ever()
+        monitor.wait_for_ever()
     except Exception as error:
-        warden.say(f"node0: the machine cannot be started: {error}")
+        monitor.say(f"node0: the machine cannot be started: {error}")
         raise
-    code = warden.serve()
+    code = monitor.serve()
     if code == holder.STOPPED:
-        warden.wait_for_ever()
+        monitor.wait_for_ever()
     if code not in (holder.POWERED_OFF, holder.REBOOTED):
         # Linux, kernel/exit.c.
-        warden.say("Kernel panic - not syncing: Attempted to kill init!")
-        warden.wait_for_ever()
-    warden.close()
+        monitor.say("Kernel panic - not syncing: Attempted to kill init!")
+        monitor.wait_for_ever()
+    monitor.close()
     return code
 
 
