@@ -8,11 +8,12 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from drivers.console import FileConsole
 from drivers.container import Machine, Machines
 from drivers.errors import ConnectionFailedError
+from lab.host.preflight import container_problems
 from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +49,15 @@ def tree() -> Path | None:
     """The root tree of the machine OS, when some release was built here."""
     trees = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
     return trees[-1] if trees else None
+
+
+def why_not() -> str:
+    """The reason why no machine boots the tree here; empty where one does."""
+    if os.geteuid() != 0:
+        return "needs root: namespaces, loop devices, control groups"
+    if tree() is None:
+        return "no release was built here: there is no tree to boot"
+    return "; ".join(container_problems())
 
 
 def spec(
@@ -98,7 +108,7 @@ class World:
         )
         os.close(read)
 
-    def start(self) -> World:
+    def __enter__(self) -> World:
         """Start it, and wait for the daemon's first answer."""
         daemon = (sys.executable, "-m", "lab.machines.container.machined", str(self.root / "machines"))
         arguments = (str(self.machines.path), self.lab, self._firmware)
@@ -153,9 +163,19 @@ class World:
         machine.save(folder)
         return self.machines.machine(name)
 
+    def boot(self, index: int = 0, **fields: Any) -> Machine:
+        """As `define`: a machine at its login."""
+        machine = self.define(index, **fields)
+        machine.on()
+        self.console(machine).wait_for(r"login: ", PATIENCE)
+        return machine
+
     def console(self, machine: Machine) -> FileConsole:
         """Its serial line."""
         return serial(self.root / "machines" / machine.name, machine.name)
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
 
     def kill(self) -> None:
         """kill -9 of the process that all others hang on, and the end of what waits for that."""
@@ -206,3 +226,17 @@ def attempt(world: World, machine: Machine, code: str) -> tuple[bool, list[str]]
     script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
     completed = world.run(machine, script)
     return completed.returncode == 0, completed.stderr.strip().splitlines()[-1:] or [str(completed.returncode)]
+
+
+def refused(world: World, machine: Machine, code: str) -> list[str]:
+    """Hold that it does not get through; its last words."""
+    through, last_words = attempt(world, machine, code)
+    assert not through, last_words
+    return last_words
+
+
+def allowed(world: World, machine: Machine, code: str) -> list[str]:
+    """Hold that it gets through; its last words."""
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
+    return last_words

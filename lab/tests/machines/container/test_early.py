@@ -53,11 +53,8 @@ def world(tmp_path_factory):
     kit.machine_os()
     if problems := container_problems():
         pytest.skip("; ".join(problems))
-    shared_world = World(tmp_path_factory.mktemp("world"), firmware="")
-    try:
-        yield shared_world.start()
-    finally:
-        shared_world.kill()
+    with World(tmp_path_factory.mktemp("world"), firmware="") as shared_world:
+        yield shared_world
 
 
 def archive(folder, files, nodes):

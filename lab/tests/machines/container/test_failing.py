@@ -38,9 +38,7 @@ def place(world, tmp_path):
 
 
 def test_a_machine_gets_io_errors_and_its_disk_works_again(world, place):
-    machine = world.define(7, disk=Path(place.device))
-    machine.on()
-    world.console(machine).wait_for(r"login: ", PATIENCE)
+    machine = world.boot(7, disk=Path(place.device))
     try:
         done = world.run(machine, PREPARE)
         assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.host.limits import raise_limits
-from lab.testing.containers.kit import HEAD, PATIENCE, attempt
+from lab.testing.containers.kit import HEAD, PATIENCE, allowed, refused
 from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -20,10 +20,7 @@ pytestmark = pytest.mark.lab
 def neighbour(world):
     """Another machine, on a host as a lab leaves it."""
     raise_limits()
-    one = world.define(30)
-    one.on()
-    world.console(one).wait_for(r"login: ", PATIENCE)
-    return one
+    return world.boot(30)
 
 
 @contextlib.contextmanager
@@ -101,26 +98,22 @@ def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, n
             [sys.executable, "-c", f"{HEAD}\n{ask or _OF_THE_HOST}"], capture_output=True, text=True, timeout=60
         )
         assert asked.returncode == 0, asked.stderr
-        through, words = attempt(world, neighbour, ask)
-        assert through, words
+        allowed(world, neighbour, ask)
 
 
 def test_a_machine_that_takes_the_hosts_control_groups_is_switched_off(world):
     """Groups of `memory` have numbers, of which there are 65535 for all labs and the host."""
     if not Path("/sys/fs/cgroup/memory/node0").is_dir():
         pytest.skip("cgroup2 counts them itself: test_groups.py")
-    greedy = world.define(31)
-    greedy.on()
+    greedy = world.boot(31)
     console = world.console(greedy)
-    console.wait_for(r"login: ", PATIENCE)
     code = """
 import time
 for number in range(3 * 4096):
     os.mkdir(f'/sys/fs/cgroup/memory/{number}')
 time.sleep(30)
 """
-    through, last_words = attempt(world, greedy, code)
-    assert not through, last_words
+    refused(world, greedy, code)
     wait_until(lambda: not greedy.look().on, PATIENCE, "its end")
     assert "node0: more than 4096 control groups: the machine is switched off" in console.text()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{greedy.name}"))
@@ -147,8 +140,7 @@ finally:
 
 @pytest.mark.parametrize("what", _UNCOUNTED)
 def test_memory_that_nobody_counts_is_not_had(world, machine, what):
-    through, last_words = attempt(world, machine, _UNCOUNTED[what])
-    assert not through, last_words
+    refused(world, machine, _UNCOUNTED[what])
 
 
 def test_packets_are_read_and_sent_without_rings(world, machine):
@@ -159,8 +151,7 @@ line.setsockopt(263, 8, 1)
 line.setsockopt(1, 8, 1 << 16)
 line.send(bytes.fromhex('ffffffffffff5254006e7700') + b'\\x88\\xb5' + b'x' * 60)
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
 
 
 @pytest.fixture
@@ -190,8 +181,7 @@ def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, what):
     # They are there.
     done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[what]}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    through, last_words = attempt(world, machine, _HUGE[what])
-    assert not through, last_words
+    refused(world, machine, _HUGE[what])
 
 
 def test_control_groups_of_the_host_are_not_seen(world, machine):

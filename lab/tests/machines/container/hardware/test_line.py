@@ -49,7 +49,7 @@ def fill(selector, client, data):
     return sent
 
 
-def test_who_types_what_nobody_reads_waits_and_the_warden_does_not(line):
+def test_who_types_what_nobody_reads_waits_and_the_monitor_does_not(line):
     _, selector, terminal, client = line
     data = bytes(range(256)) * (SENT // 256)
     sent = fill(selector, client, data)

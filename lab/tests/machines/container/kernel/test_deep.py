@@ -112,7 +112,7 @@ def held(tmp_path, monkeypatch):
             process.kill()
 
 
-def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
+def test_a_monitor_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
     machine, _ = held
     monkeypatch.setattr(machines, "END_SECONDS", 0.1)
     with pytest.raises(machines.MachineError, match="has not ended"):

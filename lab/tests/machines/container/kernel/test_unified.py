@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from lab.host.namespaces import unshare
-from lab.host.preflight import container_problems
 from lab.machines.container.kernel import cgroups, syscalls
 from lab.testing.containers import kit
 
@@ -132,10 +131,8 @@ _OUTPUT += ["0"]
 
 def test_a_machine_runs_on_cgroup2(unified, tmp_path):
     """Its systemd has the hierarchy for its own: slices, services that end with their group, users' managers."""
-    if kit.tree() is None:
-        pytest.skip("no release was built here: there is no tree to boot")
-    if problems := container_problems():
-        pytest.skip("; ".join(problems))
+    if reason := kit.why_not():
+        pytest.skip(reason)
     name = f"test-{uuid.uuid4().hex[:8]}"
     disk = tmp_path / "vda.raw"
     with disk.open("wb") as file:
