@@ -40,7 +40,7 @@ class Media:
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
-    hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names.
+    hypervisor's: the cable of the NIC that the machine is known by, and in `links` all of them by the NICs' names.
     `once` is there where the BMC has to be asked to boot from its CD; `stick` chooses the USB stick for the power-on
     within it, where the firmware does not come to it by itself."""
 

@@ -33,7 +33,7 @@ from lab.machines.container.hardware import pseudofs
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import NotBootable, Stage
 
-# Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
+# Exit codes of the outer process. STOPPED: the early boot stopped, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12
 #: Messages of the first process: LISTENING comes with seccomp's listener, RUNNING when init is about to run.
 LISTENING, RUNNING = b"listening", b"running"
@@ -60,7 +60,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
 
 def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
     """Be the outer process: make namespaces as the host's user `owner`, wait for the order at `line`, start the
-    machine, tell how it ended. `work` is the directory that an order is about."""
+    machine, exit with the code of its end. `work` is the holder's directory."""
     code = BROKEN
     try:
         os.setsid()
@@ -94,7 +94,8 @@ def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
 
 
 def _meaning(status: int) -> int:
-    """reboot(2) in a PID namespace ends its first process with SIGHUP for a restart, SIGINT for a halt."""
+    """Translate a wait status: in a PID namespace reboot(2) ends the first process with SIGHUP for a restart, SIGINT
+    for a halt."""
     if os.WIFSIGNALED(status):
         return {signal.SIGHUP: REBOOTED, signal.SIGINT: POWERED_OFF}.get(signal.Signals(os.WTERMSIG(status)), BROKEN)
     code = os.WEXITSTATUS(status)
@@ -169,13 +170,13 @@ def _stage(order: Order) -> Stage:
 
 
 def _take(image: int) -> memoryview:
-    """An initrd, mapped and not read: a copy would take the machine's memory a second time."""
+    """Map an initrd: a copy would take the machine's memory a second time."""
     with os.fdopen(image, "rb"):
         return memoryview(mmap.mmap(image, 0, access=mmap.ACCESS_READ) if os.fstat(image).st_size else b"")
 
 
 def _mount_kernels(order: Order) -> None:
-    """/proc, /sys, control groups and what else a kernel or a systemd mounts first, below `place`."""
+    """Mount /proc, /sys, control groups and the rest of what a kernel or a systemd mounts first, below `place`."""
     root = Path("place")
     syscalls.mount("proc", f"{root}/proc", "proc", _FILE_SYSTEM)
     syscalls.mount("sysfs", f"{root}/sys", "sysfs", _FILE_SYSTEM)
@@ -196,7 +197,7 @@ def _mount_kernels(order: Order) -> None:
 
 
 def _switch_root(root: Path) -> None:
-    """End all that the early boot left running, and change over to the root that it made (switch_root(8))."""
+    """End the processes that the early boot left, and change to the root that it made (switch_root(8))."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):

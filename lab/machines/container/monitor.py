@@ -1,14 +1,13 @@
-"""One machine from power-on to power-off: `python -m lab.machines.container.monitor DIR GROUP STATUS_FD [FIRMWARE]`.
+"""The monitor of a machine that is on: `python -m lab.machines.container.monitor DIR GROUP STATUS_FD [FIRMWARE]`.
 
 DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The monitor runs in
 the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, starts
 the machine's first process, which runs the image's early boot and then its init, and answers its calls and its console
-until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again. A
-machine that finds nothing to boot, whose boot stops, or whose init dies stays on, and its console says so, as others
-do.
+until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 restart. A machine that finds
+nothing to boot, whose boot stops, or whose init dies stays on, and its console says so.
 
-However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
-are left to whoever waits for it.
+The machine ends with its monitor, however that ends; loop devices, mounts and NICs go with their last user. The control
+groups are left to the daemon.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Monitor:
-    """What a running machine consists of, in the order in which it is made."""
+    """A running machine's parts, in the order in which they are made."""
 
     def __init__(self, directory: Path, group: str, firmware: Firmware, status: int = -1) -> None:
-        """`status` is a descriptor that a line is written to when init runs."""
+        """Make its namespaces, console and disks; `status` is a descriptor that a line goes to when init runs."""
         self._status = status
         self._drives: tuple[Drive, ...] = ()
         self._switched_off = False
@@ -79,40 +78,32 @@ class Monitor:
         self._disks = [Disk(disk, self._fence) for disk in self.spec.disks]
         self._broker: Broker | None = None
 
-    # -- what the broker asks for ----------------------------------------------------------------------------------
-
     def own_devices(self) -> Mapping[tuple[int, int], str]:
-        """The machine's names of its disks and partitions, by their device numbers."""
+        """Name the machine's disks and partitions, by their device numbers."""
         media = {drive.number: drive.name for drive in self._drives}
         return media | {number: name for disk in self._disks for number, name in disk.names().items()}
 
     def drives(self) -> tuple[Drive, ...]:
-        """The media in it; they stay its own until power-off."""
+        """Return the media in it, which stay its own until power-off."""
         return self._drives
 
     def init(self) -> int:
-        """The machine's first process: the only child of the process that holds its namespaces."""
-        children = Path(f"/proc/{self.outer}/task/{self.outer}/children").read_text().split()
-        if not children:
-            raise ProcessLookupError(errno.ESRCH, "the machine's first process has ended")
-        return int(children[0])
+        """Find the machine's first process: the only child of the process that holds its namespaces."""
+        for pid in syscalls.children(self.outer):
+            return pid
+        raise ProcessLookupError(errno.ESRCH, "the machine's first process has ended")
 
     def reread(self, number: tuple[int, int]) -> None:
         """Look at a disk's table again. Raises OSError with EBUSY when a partition of it is mounted."""
         for disk in self._disks:
             if number not in disk.names():
                 continue
-            mounted = self._mounted()
-            if any(number in mounted for number in disk.names()):
+            if devices(mountinfo(self.init())) & set(disk.names()):
                 raise OSError(errno.EBUSY, "a partition is mounted")
             disk.rescan()
             for new in disk.names():
                 self._group.allow("{}:{}".format(*new))
             self._show_devices()
-
-    def _mounted(self) -> set[tuple[int, int]]:
-        """The devices of all mounts of the machine's first process."""
-        return devices(mountinfo(self.init()))
 
     def _show_devices(self) -> None:
         labels = {drive.name: (f"by-label/{in_dev(drive.label)}",) for drive in self._drives}
@@ -127,8 +118,6 @@ class Monitor:
             if drive.name in labels
         ]
         pseudofs.show_devices(self.spec, shown, self._work / "dev", self._work / "files")
-
-    # -- its life --------------------------------------------------------------------------------------------------
 
     def _hold(self) -> tuple[int, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -162,7 +151,7 @@ class Monitor:
             disk.rescan()
         self._drives = boot.early.drives
         pseudofs.make_files(spec, self._work / "files", boot.arguments)
-        pseudofs.show_cards(spec, self._work / "files")
+        pseudofs.show_nics(spec, self._work / "files")
         pseudofs.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
         for number in self.own_devices():
@@ -194,7 +183,7 @@ class Monitor:
             os.close(image)
 
     def _hear_init(self) -> None:
-        """Take a message of the machine's first process: init runs, or something broke."""
+        """Receive from the machine's first process that init runs, or an error."""
         message = self._line.recv(1 << 16)
         if message == holder.RUNNING:
             os.write(self._status, b"running\n")
@@ -204,7 +193,7 @@ class Monitor:
                 self.say(f"node0: the machine's first process says: {message.decode(errors='replace')}")
 
     def _init_arguments(self) -> tuple[str, ...]:
-        """How systemd is told which control groups there are, and what its services have in their environment."""
+        """Say to systemd which version of control groups it has, and what its services' environment is."""
         # Disks in /sys are files of the lab's: libudev is not to insist on a sysfs (a variable of systemd's).
         environment = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
@@ -212,7 +201,7 @@ class Monitor:
         return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *environment)
 
     def serve(self) -> int:
-        """Answer calls and serve the console until the machine ends; returns the exit code that says how."""
+        """Answer calls and serve the console until the machine ends; returns the exit code of its holder."""
         outer = os.pidfd_open(self.outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
@@ -227,10 +216,10 @@ class Monitor:
                 key.data()
             if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
                 emptied = time.monotonic()
-                # The machine may just have ended: then there is nobody to tell.
+                # The machine may just have ended.
                 with contextlib.suppress(OSError):
                     self.hold_to_its_groups()
-                    groups.tell(Path(f"/proc/{self.init()}/root"))
+                    groups.report(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
                 text = pseudofs.meminfo(self.spec.memory_mib, self._group.memory_used())
@@ -247,7 +236,7 @@ class Monitor:
             self._group.unhold()
 
     def wait_for_ever(self) -> NoReturn:
-        """Serve the console of a machine that does nothing more, until it is powered off."""
+        """Serve the console of a stopped machine until it is powered off."""
         while True:
             for key, _ in self._selector.select():
                 key.data()
@@ -260,7 +249,7 @@ class Monitor:
         self._console.close()
 
     def say(self, text: str) -> None:
-        """A line of the firmware's on the console."""
+        """Write a line of the firmware's on the console."""
         self._console.say(text.replace("\n", "\r\n").encode() + b"\r\n")
 
 
@@ -272,14 +261,14 @@ def _expect(message: bytes, wanted: bytes) -> None:
 
 
 def firmware_named(name: str) -> Firmware:
-    """`module:function`, imported."""
+    """Import `module:function`."""
     module, _, function = name.partition(":")
     firmware: Firmware = getattr(importlib.import_module(module), function)
     return firmware
 
 
 def main(argv: list[str]) -> int:
-    """Run the machine; the module's docstring has the arguments."""
+    """Run the machine with the arguments of the module's docstring."""
     die_with_parent()
     directory, group, status = Path(argv[0]), argv[1], int(argv[2])
     os.set_inheritable(status, False)

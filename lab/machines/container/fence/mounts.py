@@ -59,7 +59,7 @@ _MILD = ("continue", "remount-ro")
 
 
 def passed_on(kind: str, text: str) -> dict[str, str | None]:
-    """A mount's options as fsconfig(2) takes them. Raises NotAllowed."""
+    """Turn a mount's options into those of fsconfig(2). Raises NotAllowed."""
     pairs: dict[str, str | None] = {"errors": _ERRORS[kind]} if kind in _ERRORS else {}
     for option in filter(None, text.split(",")):
         name, equal, value = option.partition("=")
@@ -70,7 +70,7 @@ def passed_on(kind: str, text: str) -> dict[str, str | None]:
     return pairs
 
 
-def mount_there(
+def mount_for(
     namespace: int,
     target: int,
     kind: str,
@@ -102,7 +102,7 @@ def mount_there(
     syscalls.by_a_child(mount)
 
 
-def remount_there(namespace: int, target: int, wanted: int, mask: int) -> None:
+def remount_for(namespace: int, target: int, wanted: int, mask: int) -> None:
     """Give a mount of a mount namespace, by a descriptor of its root, the attributes `wanted`, of `mask` no others, and
     `nodev` besides where that is locked. Raises OSError."""
 
@@ -118,7 +118,7 @@ def remount_there(namespace: int, target: int, wanted: int, mask: int) -> None:
 
 
 def locked(tree: int) -> int:
-    """A detached copy of a detached mount that has its flags locked; for a child with a mount namespace of its own.
+    """Copy a detached mount so that the copy has its flags locked; for a child with a mount namespace of its own.
 
     Raises OSError."""
     os.mkdir(_PLACE)

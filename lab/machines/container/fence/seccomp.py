@@ -1,8 +1,7 @@
-"""The system calls of a machine that its monitor answers, and those that nobody answers (seccomp(2), linux/filter.h).
+"""The filter of a machine's system calls: some are refused, some answered by its monitor (seccomp(2), linux/filter.h).
 
-User namespaces already refuse most of what a machine may not; the filter adds what they would let through, and hands
-a few calls to the monitor, which does for the machine what needs the host's rights (see
-lab.machines.container.fence.broker).
+User namespaces refuse most of what a machine may not; the filter adds what they would let through, and hands a few
+calls that need the host's rights to the monitor (lab.machines.container.fence.broker).
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ def _argument(index: int) -> bytes:
 
 
 def _refuse_any(values: Sequence[int], error: int) -> bytes:
-    """The end of a call: refused when what was loaded is one of these."""
+    """End a call: it is refused when the loaded word is among these."""
     code = b""
     for left, value in zip(reversed(range(len(values))), values, strict=True):
         code += _op(_EQUAL, value, left, 0 if left else 1)
@@ -89,7 +88,7 @@ def _refuse_any(values: Sequence[int], error: int) -> bytes:
 
 
 def program() -> bytes:
-    """The filter."""
+    """Assemble the filter."""
     code = _op(_LOAD, _ARCH) + _op(_EQUAL, _ARCH_X86_64, 1, 0) + _op(_RETURN, _ERRNO | errno.ENOSYS)
     code += _op(_LOAD, _NUMBER)
     # x32's numbers are another table.
@@ -120,7 +119,7 @@ def program() -> bytes:
 
 
 def install() -> int:
-    """Filter this process and all that come of it; returns the descriptor at which the monitor listens."""
+    """Filter this process and its descendants; returns the descriptor at which the monitor listens."""
     return _load(program(), _NEW_LISTENER | _WAIT_KILLABLE)
 
 

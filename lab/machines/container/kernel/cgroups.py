@@ -53,23 +53,23 @@ class UnsupportedHostError(LabError):
 
 @dataclass(frozen=True)
 class Hierarchies:
-    """Where the hierarchies are mounted here: by their controllers ("" is cgroup2)."""
+    """The mount points of the hierarchies in this namespace, by their controllers ("" is cgroup2)."""
 
     at: dict[str, Path]
 
     @property
     def v1(self) -> tuple[str, ...]:
-        """The v1 hierarchies, as options for mount(8)."""
+        """List the v1 hierarchies, as options for mount(8)."""
         return tuple(kind for kind in self.at if kind not in ("", _BARE))
 
     @property
     def unified(self) -> bool:
-        """Whether it is cgroup2 alone."""
+        """The host has cgroup2 alone."""
         return "" in self.at
 
 
 def controllers(cgroups: str) -> list[str]:
-    """The v1 hierarchies in the text of /proc/self/cgroup, as options for mount(8): `cpu,cpuacct`, `name=systemd`."""
+    """List the v1 hierarchies of /proc/self/cgroup, as options for mount(8): `cpu,cpuacct`, `name=systemd`."""
     named = [line.split(":", 2)[1] for line in cgroups.splitlines()]
     return [name for name in named if name and (name == "name=systemd" or set(name.split(",")) & set(_V1))]
 
@@ -107,7 +107,7 @@ def mount_all(place: Path) -> Hierarchies:
 
 
 def check_unified(top: Path) -> None:
-    """Raises UnsupportedHostError when cgroup2, mounted at `top`, cannot hold groups with limits."""
+    """Raise UnsupportedHostError when cgroup2, mounted at `top`, cannot hold groups with limits."""
     _need(UNIFIED, (top / "cgroup.controllers").read_text().split(), "cgroup2")
     try:
         (top / "cgroup.subtree_control").write_text(_enable())
@@ -122,7 +122,7 @@ def _enable() -> str:
 
 
 def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
-    """A machine's limits by the files of cgroup2."""
+    """List a machine's limits by the files of cgroup2."""
     return {
         "memory.max": str(memory_mib << 20),
         "cpu.max": f"{vcpus * _PERIOD} {_PERIOD}",
@@ -133,7 +133,7 @@ def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
 
 
 class Group:
-    """One machine's groups, in every hierarchy."""
+    """A machine's groups, in every hierarchy."""
 
     def __init__(self, hierarchies: Hierarchies, name: str) -> None:
         self._hierarchies = hierarchies
@@ -149,7 +149,7 @@ class Group:
             for parent in reversed([p for p in folder.parents if p.is_relative_to(top)]):
                 parent.mkdir(exist_ok=True)
                 self._pass_on(kind, parent)
-            # What a monitor that was killed has left; with groups below, devices could not be denied any more.
+            # Left by a monitor that was killed; with groups below, devices could not be denied any more.
             remove(folder, self.unhold)
             folder.mkdir()
             self._pass_on(kind, folder)
@@ -176,7 +176,7 @@ class Group:
             self._pass_on(kind, folder / OWN, last=True)
 
     def limit_cpu(self, vcpus: int, percent: int | None) -> None:
-        """Leave it so many percent of one processor, or (None) as many processors. Raises OSError."""
+        """Leave it so many percent of a processor, or (None) as many processors. Raises OSError."""
         quota = vcpus * _PERIOD if percent is None else percent * _PERIOD // 100
         if self._hierarchies.unified:
             (self._folders[""] / "cpu.max").write_text(f"{quota} {_PERIOD}")
@@ -186,14 +186,14 @@ class Group:
             (self._find("cpu") / _QUOTA).write_text("-1")
 
     def freeze(self, frozen: bool) -> None:
-        """Let nothing in it run, or all again but what it has frozen itself. Raises OSError."""
+        """Freeze its processes, or thaw those that it has not frozen itself. Raises OSError."""
         if self._hierarchies.unified:
             (self._folders[""] / "cgroup.freeze").write_text(str(int(frozen)))
         else:
             (self._find("freezer") / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
 
     def allow(self, number: str) -> None:
-        """Let it open one more block device. With cgroup2 there is nothing to open but what is in its /dev."""
+        """Let it open another block device. With cgroup2 its /dev has all that it can open."""
         if not self._hierarchies.unified:
             # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
             def allow(folder: int, names: list[str]) -> None:
@@ -207,7 +207,7 @@ class Group:
             treewalk.visit(self._find("devices"), before=allow)
 
     def _pass_on(self, kind: str, folder: Path, *, last: bool = False) -> None:
-        """What a group below needs before it can be used."""
+        """Prepare a group for groups below it."""
         if kind == "":
             if not last:
                 (folder / "cgroup.subtree_control").write_text(_enable())
@@ -232,8 +232,8 @@ class Group:
             (folder / OWN / "cgroup.procs").write_text(str(pid))
 
     def put_beside(self, pid: int) -> None:
-        """With cgroup2, take a process out of the machine's own group again, not out of its limits: a group that has
-        processes passes no controllers on (cgroups(7)), and this one the machine would neither see nor move."""
+        """With cgroup2, move a process from the machine's own group to another within its limits: a group that has
+        processes passes no controllers on (cgroups(7)), and this process the machine would neither see nor move."""
         if self._hierarchies.unified:
             beside = self._folders[""] / BESIDE
             beside.mkdir(exist_ok=True)
@@ -241,17 +241,17 @@ class Group:
 
     @property
     def of_systemd(self) -> Path | None:
-        """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, where groups tell themselves."""
+        """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, whose groups report themselves."""
         folder = self._folders.get("name=systemd")
         return folder / OWN if folder else None
 
     def memory_used(self) -> int:
-        """Bytes that it holds now."""
+        """Return how many bytes it holds."""
         name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"
         return int((self._find("memory") / name).read_text())
 
     def too_many(self) -> bool:
-        """Whether it has more groups than it may in v1's hierarchy of `memory`."""
+        """Look whether it has more groups than it may in v1's hierarchy of `memory`."""
         if self._hierarchies.unified or memory_groups_of_all() <= MOST_GROUPS:
             return False
         groups = 0
@@ -265,8 +265,8 @@ class Group:
         return groups > MOST_GROUPS
 
     def unhold(self) -> None:
-        """Let what is killed and does not end go on. With cgroup v1 that is what a machine has frozen; and what waits
-        for a program to answer for a file system, which has been killed too."""
+        """Let killed processes end: those that a machine has frozen (cgroup v1), and those that wait for a FUSE program
+        that has been killed too."""
         for kind, top in self._folders.items():
             if "freezer" in kind.split(","):
                 with contextlib.suppress(OSError):
@@ -275,7 +275,7 @@ class Group:
             users.abort_connections(self._owners())
 
     def _owners(self) -> set[int]:
-        """Whose the groups of machines in them are: what is about to end is listed in none."""
+        """List the owners of machines' groups in them: a process that is about to end is listed in none."""
         folder = next(iter(self._folders.values()))
         owners = set()
         for own in (folder / OWN, *folder.glob(f"*/{OWN}")):
@@ -294,7 +294,7 @@ class Group:
 
 
 def memory_groups_of_all() -> int:
-    """The number of `memory` groups on the host, which is cheap to read (cgroups(7), /proc/cgroups)."""
+    """Count the `memory` groups of the host, which is cheap (cgroups(7), /proc/cgroups)."""
     lines = (line.split() for line in Path("/proc/cgroups").read_text().splitlines())
     return next((int(words[2]) for words in lines if words[0] == "memory"), 0)
 
@@ -336,8 +336,8 @@ def remove(folder: Path, waiting: Callable[[], None]) -> None:
 
 
 def populated(top: Path) -> dict[str, bool]:
-    """Whether there is a process in a group or below it, by systemd's names of the groups below `top`: those that one
-    can name, which end at a path's length."""
+    """Find out for the groups below `top`, by systemd's names, whether a process is in or below them; for those that a
+    path can name."""
     by_group: dict[str, bool] = {}
     # By depth: whether a group of that depth, of those below the next one to be visited, has a process.
     below: dict[int, bool] = {}
@@ -372,18 +372,18 @@ class EmptyGroups:
         self._populated: dict[str, bool] = {}
 
     def look(self) -> list[str]:
-        """The groups that are empty and were not, or were not there, when this was called last."""
+        """List the groups that are empty and were not, or did not exist, at the last call."""
         now = populated(self._top)
         emptied = [path for path, full in now.items() if not full and self._populated.get(path, True)]
         self._populated = now
         return emptied
 
-    def tell(self, root: Path) -> None:
-        """Look, and tell the systemd that runs in `root`."""
+    def report(self, root: Path) -> None:
+        """Look, and report to the systemd that runs in `root`."""
         emptied = self.look()
         if not emptied:
             return
-        # What cannot be sent now is sent the next time: systemd's queue is short.
+        # A group that cannot be reported now is reported the next time: systemd's queue is short.
         self._populated.update(dict.fromkeys(emptied, True))
         # systemd does not run yet, or has ended.
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:

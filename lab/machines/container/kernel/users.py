@@ -28,7 +28,7 @@ _LOCK = struct.Struct("hhqqi")
 
 
 def claim(first: int, ledger: Path = LEDGER) -> tuple[int, int]:
-    """The first user of a range that nobody else has, from `first` on, and the descriptor that keeps it.
+    """Take the first free range of users from `first` on; returns its first user and the descriptor that keeps it.
 
     Heirs of the descriptor keep it too. Raises OSError; LabError when there is none.
     """

@@ -46,7 +46,7 @@ class Hardware:
 class Caller(caller.Caller):
     """One that is always still the one that asked."""
 
-    def still_there(self):
+    def check(self):
         pass
 
 
@@ -66,7 +66,7 @@ class Asked(broker.Broker):
 @pytest.fixture
 def asked(monkeypatch):
     """One that mounts nothing."""
-    monkeypatch.setattr(mounts, "mount_there", lambda *words, **more: None)
+    monkeypatch.setattr(mounts, "mount_for", lambda *words, **more: None)
     monkeypatch.setattr(loops, "attach", lambda *words, **more: contextlib.nullcontext(loops.Loop(9, -1)))
     with open("/dev/null") as nobody, open("/proc/self/ns/user") as users:
         yield Asked(nobody.fileno(), users.fileno(), Hardware())
@@ -126,7 +126,7 @@ def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
 def test_a_device_of_another_machine_is_left_to_the_kernel(asked, monkeypatch, tmp_path, number, own):
     """Which refuses it: neither mounted nor read again, whatever node the caller has made for it."""
     done = []
-    monkeypatch.setattr(mounts, "mount_there", lambda *words, **more: done.append("mounted"))
+    monkeypatch.setattr(mounts, "mount_for", lambda *words, **more: done.append("mounted"))
     monkeypatch.setattr(Hardware, "reread", lambda _, device: done.append(device))
     os.mknod(tmp_path / "disk", 0o600 | stat.S_IFBLK, os.makedev(*number))
     words = [str(tmp_path / "disk").encode(), str(tmp_path).encode(), b"ext4"]
