@@ -52,7 +52,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Monitor:
     """A running machine's parts, in the order in which they are made."""
 
-    def __init__(self, directory: Path, group: str, firmware: Firmware, status: int = -1) -> None:
+    def __init__(self, directory: Path, group: str, firmware: Firmware, status: int) -> None:
         """Make its namespaces, console and disks; `status` is a descriptor that a line goes to when init runs."""
         self._status = status
         self._drives: tuple[Drive, ...] = ()

@@ -33,14 +33,16 @@ import stat
 import struct
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from lab.machines.container.fence import mounts, seccomp
 from lab.machines.container.fence.caller import Caller, Refusal, has_flag, kinds, mountinfo, mounts_of
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
+
+if TYPE_CHECKING:
+    from lab.machines.container.monitor import Monitor
 
 # linux/seccomp.h
 RECV, _SEND, _ADDFD = 0xC0502100, 0xC0182101, 0x40182103
@@ -70,29 +72,13 @@ _MOST_COMPLAINTS = 20
 _HOLDS_IMAGES = ("erofs", "iso9660", "tmpfs", "ramfs", "ext4", "xfs", "squashfs")
 
 
-class Hardware(Protocol):
-    """The monitor, as the broker asks it."""
-
-    def own_devices(self) -> Mapping[tuple[int, int], str]:
-        """Name its disks and partitions, by their device numbers."""
-
-    def drives(self) -> Sequence[Drive]:
-        """Return the media in it that may be mounted."""
-
-    def init(self) -> int:
-        """Find the machine's first process."""
-
-    def reread(self, number: tuple[int, int]) -> None:
-        """Read a disk's partition table again. Raises OSError (EBUSY: a partition of it is mounted)."""
-
-
 class Broker:
     """The answers to the calls at a listener. `users` is a descriptor of the machine's user namespace."""
 
-    def __init__(self, listener: int, users: int, hardware: Hardware) -> None:
+    def __init__(self, listener: int, users: int, monitor: Monitor) -> None:
         self._listener = listener
         self._users = users
-        self._hardware = hardware
+        self._monitor = monitor
         self._images = 0
         self._complaints = 0
 
@@ -169,7 +155,7 @@ class Broker:
         if kind not in _KINDS:
             return False
         try:
-            node = caller.open(source, os.O_PATH)
+            node = caller.open(source)
         except OSError:
             return False
         try:
@@ -177,13 +163,13 @@ class Broker:
         finally:
             os.close(node)
         number = (os.major(status.st_rdev), os.minor(status.st_rdev))
-        device = self._hardware.own_devices().get(number)
+        device = self._monitor.own_devices().get(number)
         if not stat.S_ISBLK(status.st_mode) or device is None or not caller.may(_CAP_SYS_ADMIN):
             return False
-        drive = next((drive for drive in self._hardware.drives() if drive.number == number), None)
+        drive = next((drive for drive in self._monitor.drives() if drive.number == number), None)
         if (drive is not None) != (kind == "iso9660"):
             return False
-        target = caller.open(caller.string(target_at), os.O_PATH)
+        target = caller.open(caller.string(target_at))
         try:
             if drive is not None:
                 self._mount_medium(caller, device, drive, flags=flags, target=target)
@@ -200,7 +186,7 @@ class Broker:
         if flags & ~(_AGAIN | _SAYS_NOTHING | sum(_ATTRIBUTES)):
             return False
         try:
-            target = caller.open(path, os.O_PATH)
+            target = caller.open(path)
         except OSError:
             return False
         try:
@@ -233,7 +219,7 @@ class Broker:
         if not caller.may(_CAP_SYS_ADMIN):
             return False
         with contextlib.ExitStack() as held:
-            named = caller.open(image[3], os.O_PATH)
+            named = caller.open(image[3])
             held.callback(os.close, named)
             status = os.fstat(named)
             number = f"{os.major(status.st_dev)}:{os.minor(status.st_dev)}"
@@ -245,7 +231,7 @@ class Broker:
             offset, size = int(image[1]), int(image[2])
             file = Path(f"/proc/self/fd/{named}")
             loop = held.enter_context(loops.attach(file, offset=offset, size=size, read_only=True))
-            target = caller.open(path, os.O_PATH)
+            target = caller.open(path)
             held.callback(os.close, target)
             flags |= syscalls.MS_RDONLY
             self._mount_for(caller, "squashfs", {loop.path.name: loop.rdev}, pairs={}, flags=flags, target=target)
@@ -253,13 +239,13 @@ class Broker:
         return True
 
     def _show_sys(self, caller: Caller, path: str, flags: int) -> bool:
-        init = self._hardware.init()
+        init = self._monitor.init()
         if caller.pid == init or os.readlink(f"/proc/{caller.pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
             return False
         if not caller.may(_CAP_SYS_ADMIN, as_root=False):
             return False
         try:
-            target = caller.open(path, os.O_PATH)
+            target = caller.open(path)
         except OSError:
             return False
         try:
@@ -303,11 +289,11 @@ class Broker:
         status = os.stat(f"/proc/{caller.pid}/fd/{arguments[0] & 0xFFFFFFFF}")
         caller.check()
         number = (os.major(status.st_rdev), os.minor(status.st_rdev))
-        if not stat.S_ISBLK(status.st_mode) or number not in self._hardware.own_devices():
+        if not stat.S_ISBLK(status.st_mode) or number not in self._monitor.own_devices():
             return False
         if not caller.may(_CAP_SYS_ADMIN):
             return False
-        self._hardware.reread(number)
+        self._monitor.reread(number)
         return True
 
     def _opened(self, caller: Caller, number: int, arguments: list[int]) -> bool | None:

@@ -90,25 +90,19 @@ class Caller:
         machines = os.fstat(self._users).st_ino
         return bool(effective >> capability & 1) and own in ((machines,) if as_root else (owned_by, machines))
 
-    def open(self, path: str, flags: int) -> int:
-        """Open `path` as the caller sees it."""
+    def open(self, path: str) -> int:
+        """Open `path` as the caller sees it, for its place alone (O_PATH)."""
         own = _OWN_FD.fullmatch(path)
         if own is not None:
-            descriptor = os.open(f"/proc/{self.pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
+            descriptor = os.open(f"/proc/{self.pid}/fd/{own[1]}", os.O_PATH | os.O_CLOEXEC)
             self.check()
             return descriptor
-        start = "root" if path.startswith("/") else "cwd"
-        root = os.open(f"/proc/{self.pid}/{start}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        # A relative path may lead up: it is looked up from the root, with the directory's name before it.
+        path = os.path.join(os.readlink(f"/proc/{self.pid}/cwd"), path)
+        root = os.open(f"/proc/{self.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.check()
-            if start == "root":
-                return syscalls.open_in_root(root, path, flags)
-            # A relative path may lead up: it is looked up from its root, with the directory's name before it.
-            top = os.open(f"/proc/{self.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                return syscalls.open_in_root(top, os.path.join(os.readlink(f"/proc/{self.pid}/cwd"), path), flags)
-            finally:
-                os.close(top)
+            return syscalls.open_in_root(root, path, os.O_PATH)
         finally:
             os.close(root)
 
