@@ -70,7 +70,7 @@ def spec(
     first_user: int = 1 << 28,
     firmware: Literal["uefi", "bios"] = "uefi",
 ) -> MachineSpec:
-    """A machine with one card and one disk, an image."""
+    """Describe a machine with a NIC and a disk, an image."""
     return MachineSpec(
         name=name,
         uuid=str(uuid.uuid4()),
@@ -149,7 +149,7 @@ class World:
         first_user: int = 1 << 28,
         firmware: Literal["uefi", "bios"] = "uefi",
     ) -> Machine:
-        """A machine with one card and one disk."""
+        """Add a machine with a NIC and a disk."""
         name = f"m{index}"
         folder = self.root / "machines" / name
         folder.mkdir()

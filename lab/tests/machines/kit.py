@@ -155,7 +155,7 @@ def _image(disc: Path, work: Path, *words: str) -> Path:
 
 
 def _real(tree: Path, file: str) -> str:
-    """Where a link within the tree leads to."""
+    """Resolve a link within the tree."""
     resolved = subprocess.run(
         ["chroot", tree, "readlink", "-f", f"/{file}"], capture_output=True, text=True, check=True
     )

@@ -76,7 +76,7 @@ ping -c1 -W5 10.9.0.1
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """What the script printed on the serial line."""
+    """The script's output on the serial line."""
     text = SHAPE.replace("clock_offset: 864000", f"clock_offset: 864000\n    tpm: {str(TPM).lower()}")
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
         image = kit.build(tree(), Path(beside), SCRIPT)
@@ -87,8 +87,8 @@ def output(tmp_path_factory):
 
 
 def test_live_cards_have_their_names_and_the_clock_its_offset(output):
-    cards = next(line for line in output.splitlines() if "enp2s0" in line)
-    assert {"enp2s0", "eno7", "enp4s0"} <= set(cards.split()), output
+    nics = next(line for line in output.splitlines() if "enp2s0" in line)
+    assert {"enp2s0", "eno7", "enp4s0"} <= set(nics.split()), output
     assert bool(re.search("^tpm0$", output, re.M)) is TPM, output
     clock = int(re.search(r"^clock (\d+)", output, re.M)[1])
     assert abs(clock - time.time() - 864_000) < 2 * SECONDS
@@ -120,8 +120,8 @@ def test_live_disks_of_all_buses_say_who_they_are(output):
 
 def test_live_every_model_of_card_is_one_of_libvirts(tmp_path):
     models = ("virtio", "e1000", "e1000e", "rtl8139", "vmxnet3")
-    cards = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
-    node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{cards}"
+    nics = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
+    node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{nics}"
     text = f"name: cards\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
     with Lab(topology.load_text(text), artifacts=tmp_path) as lab:
         lab.nodes["m"].power.on()

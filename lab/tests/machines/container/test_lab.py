@@ -68,8 +68,8 @@ def test_redfish_drives_container_machines(tmp_path):
         assert node.power.state() is PowerState.OFF
 
 
-def until(what, reached):
-    wait_until(reached, PATIENCE, what, poll=0.05)
+def until(event, reached):
+    wait_until(reached, PATIENCE, event, poll=0.05)
 
 
 def powered_on(lab):

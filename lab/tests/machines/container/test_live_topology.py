@@ -89,8 +89,8 @@ def within(lab, name, script):
     return done.stdout
 
 
-def addresses(lab, name, card):
-    [link] = json.loads(within(lab, name, f"ip -j address show dev {card}"))
+def addresses(lab, name, nic):
+    [link] = json.loads(within(lab, name, f"ip -j address show dev {nic}"))
     return {entry["local"]: entry["prefixlen"] for entry in link["addr_info"] if entry["scope"] == "global"}
 
 
@@ -164,28 +164,28 @@ MACS = ["52:54:00:6e:60:00", "52:54:00:6e:60:01"]
 HOST = bytes.fromhex("5254006e6000")
 
 
-class Cards:
-    """Plays a machine's two cards, with a bond that speaks LACP: the other ends of the switch's cables.
+class Nics:
+    """Stand-ins for a machine's two NICs with a bond that speaks LACP: the other ends of the switch's cables.
 
     The host's kernel may have neither bonding nor 8021q, so frames are made by hand: Ethernet, LACP, tags and ARP.
     """
 
     def __init__(self, lab):
         self.lab = lab
-        self.heard: list[tuple[lacp.Side, lacp.Side] | None] = [None, None]
+        self.received: list[tuple[lacp.Side, lacp.Side] | None] = [None, None]
         lab.inside(self._open)
 
     def _open(self):
         self.lines = []
         for number, mac in enumerate(MACS):
-            words = ["link", "add", port(mac), "type", "veth", "peer", "name", f"card{number}"]
+            words = ["link", "add", port(mac), "type", "veth", "peer", "name", f"nic{number}"]
             subprocess.run(["ip", *words], check=True)
-            for name in (port(mac), f"card{number}"):
+            for name in (port(mac), f"nic{number}"):
                 subprocess.run(["ip", "link", "set", name, "promisc", "on", "up"], check=True)
             line = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-            line.bind((f"card{number}", 3))
+            line.bind((f"nic{number}", 3))
             line.settimeout(0.2)
-            # The tag is taken out of a frame on its way up, and told beside it (packet(7), PACKET_AUXDATA).
+            # The tag is taken out of a frame on its way up, and passed beside it (packet(7), PACKET_AUXDATA).
             line.setsockopt(263, 8, 1)
             self.lines.append(line)
 
@@ -194,14 +194,14 @@ class Cards:
             line.close()
 
     def say(self, number, state):
-        """What Linux says of a port: its system, key 9, its number, a state; and of the partner, what it heard."""
-        heard = self.heard[number]
-        partner = heard[0] if heard else lacp.Side()
+        """Send Linux's message of a port: its system, key 9, its number, a state; and the partner's last message."""
+        last = self.received[number]
+        partner = last[0] if last else lacp.Side()
         data = lacp.pack(lacp.Side(HOST, 9, number + 1, state), partner)
         self.lines[number].send(lacp.GROUP + HOST + struct.pack("!H", lacp.TYPE) + data)
 
     def receive(self, number):
-        """The frames that have come: (tag, frame)."""
+        """Yield the frames that have come: (tag, frame)."""
         while True:
             try:
                 frame, extra, _flags, sender = self.lines[number].recvmsg(2048, 256)
@@ -212,7 +212,7 @@ class Cards:
             tags = [struct.unpack_from("=IIIHHHH", data) for level, kind, data in extra if (level, kind) == (263, 8)]
             tag = tags[0][5] & 0xFFF if tags and tags[0][0] & 0x10 else 0
             if frame[12:14] == struct.pack("!H", lacp.TYPE):
-                self.heard[number] = lacp.unpack(frame[14:])
+                self.received[number] = lacp.unpack(frame[14:])
             else:
                 yield tag, frame
 
@@ -222,18 +222,18 @@ class Cards:
 
         def both_distribute():
             for number in range(2):
-                heard = self.heard[number]
-                knows_us = heard is not None and heard[1].system == HOST
-                synced = knows_us and heard[0].state & lacp.SYNCHRONIZED
+                last = self.received[number]
+                knows_us = last is not None and last[1].system == HOST
+                synced = knows_us and last[0].state & lacp.SYNCHRONIZED
                 more = lacp.SYNCHRONIZED | (lacp.COLLECTING | lacp.DISTRIBUTING) * bool(synced)
-                self.say(number, state | more * bool(heard))
+                self.say(number, state | more * bool(last))
                 list(self.receive(number))
-            return all(heard and heard[0].state & lacp.DISTRIBUTING for heard in self.heard)
+            return all(last and last[0].state & lacp.DISTRIBUTING for last in self.received)
 
-        wait_until(both_distribute, 30, "a partner that speaks LACP", lambda: str(self.heard), poll=0.05)
+        wait_until(both_distribute, 30, "a partner that speaks LACP", lambda: str(self.received), poll=0.05)
 
     def ask(self, number, sender, target, tag):
-        """ARP by one card, with a tag: who answers, by which card and with which tag."""
+        """Ask by ARP with a tag; returns the NICs and tags of the answers."""
         address = bytes(map(int, sender.split("."))), bytes(map(int, target.split(".")))
         question = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + HOST + address[0] + bytes(6) + address[1]
         tagged = struct.pack("!HH", 0x8100, tag) if tag else b""
@@ -246,33 +246,33 @@ class Cards:
 
 def test_live_a_bond_with_vlans_has_a_partner_that_speaks_lacp(tmp_path):
     with Lab(topology.load_text(BONDED), artifacts=tmp_path) as lab:
-        cards = Cards(lab)
+        nics = Nics(lab)
         try:
             for number in range(2):
                 # Nothing passes before LACP has agreed.
-                assert cards.ask(number, "10.9.0.80", "10.9.0.1", 0) == []
-            cards.negotiate()
-            first, second = (heard[0] for heard in cards.heard)
+                assert nics.ask(number, "10.9.0.80", "10.9.0.1", 0) == []
+            nics.negotiate()
+            first, second = (received[0] for received in nics.received)
             assert (first.system, first.key) == (second.system, second.key)
             assert (first.port, second.port) == (1, 2)
             for number in range(2):
-                [(_, tag)] = cards.ask(number, "10.9.0.80", "10.9.0.1", 0)
+                [(_, tag)] = nics.ask(number, "10.9.0.80", "10.9.0.1", 0)
                 assert tag == 0
-                [(_, tag)] = cards.ask(number, "192.168.111.80", "192.168.111.1", 111)
+                [(_, tag)] = nics.ask(number, "192.168.111.80", "192.168.111.1", 111)
                 assert tag == 111
-                assert cards.ask(number, "192.168.111.80", "192.168.111.1", 112) == []
-                assert cards.ask(number, "192.168.111.80", "192.168.111.1", 0) == []
-            # A card falls silent: within three seconds all goes by the other one.
+                assert nics.ask(number, "192.168.111.80", "192.168.111.1", 112) == []
+                assert nics.ask(number, "192.168.111.80", "192.168.111.1", 0) == []
+            # A NIC falls silent: within three seconds all goes by the other.
             state = sum(1 << bit for bit in range(6))
 
             def only_the_first():
-                cards.say(0, state)
-                answers = cards.ask(0, "192.168.111.80", "192.168.111.1", 111)
-                return answers == [(0, 111)] and not cards.ask(1, "192.168.111.80", "192.168.111.1", 111)
+                nics.say(0, state)
+                answers = nics.ask(0, "192.168.111.80", "192.168.111.1", 111)
+                return answers == [(0, 111)] and not nics.ask(1, "192.168.111.80", "192.168.111.1", 111)
 
-            wait_until(only_the_first, 30, "frames by the first card only", lambda: str(cards.heard), poll=0.1)
+            wait_until(only_the_first, 30, "frames by the first NIC only", lambda: str(nics.received), poll=0.1)
         finally:
-            cards.close()
+            nics.close()
 
 
 SIX = """

@@ -45,19 +45,19 @@ def processes(root):
 
 
 def of_host(root, lab):
-    """What machines could leave on the host. Other labs may come and go meanwhile: loops and groups are the world's."""
+    """List what machines could leave on the host. Other labs may come and go: loops and groups are the world's."""
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
     return {
         "loops": [line for line in loops.splitlines() if str(root) in line],
         "mounts": [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(root) in line],
-        "cards": [name for name in os.listdir("/sys/class/net") if name.startswith("nv")],
+        "NICs": [name for name in os.listdir("/sys/class/net") if name.startswith("nv")],
         "groups": [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/*")],
         "machines' processes": processes(root)[1],
     }
 
 
 def of_daemon(world):
-    """What machines could leave with the daemon that owns them."""
+    """List what machines could leave with the daemon that owns them."""
     [pid] = [
         int(folder.name)
         for folder in Path("/proc").glob("[0-9]*")
@@ -66,11 +66,11 @@ def of_daemon(world):
         and str(world.root / "machines") in words
     ]
     inside = ["nsenter", "-t", str(pid), "-n", "-m"]
-    cards = subprocess.run([*inside, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    nics = subprocess.run([*inside, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     return {
         "files": len(list(Path(f"/proc/{pid}/fd").iterdir())),
         "mounts": Path(f"/proc/{pid}/mountinfo").read_text(),
-        "cards": [line.split(":")[1] for line in cards.splitlines()],
+        "NICs": [line.split(":")[1] for line in nics.splitlines()],
         "children": Path(f"/proc/{pid}/task/{pid}/children").read_text(),
         "namespaces": sorted(path.name for path in Path("/run/netns").glob("*")) if Path("/run/netns").exists() else [],
     }
@@ -85,7 +85,7 @@ def _words(folder):
 
 
 def changes(before, after):
-    """What differs, by its name."""
+    """List the differences, by their names."""
     both = zip(before, after, strict=True)
     return {name: (old[name], new[name]) for old, new in both for name in old if old[name] != new[name]}
 

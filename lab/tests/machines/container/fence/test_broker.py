@@ -1,4 +1,4 @@
-"""What callers can put into a call: the monitor answers all of it, and does not end."""
+"""Arguments that callers can put into a call: the monitor answers all of them, and does not end."""
 
 import contextlib
 import ctypes
@@ -124,7 +124,7 @@ def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
 
 @pytest.mark.parametrize(("number", "own"), [((7, 3), True), ((7, 256), False), ((8, 3), False)])
 def test_a_device_of_another_machine_is_left_to_the_kernel(asked, monkeypatch, tmp_path, number, own):
-    """Which refuses it: neither mounted nor read again, whatever node the caller has made for it."""
+    """It is neither mounted nor read again, whatever node the caller has made for it."""
     done = []
     monkeypatch.setattr(mounts, "mount_for", lambda *words, **more: done.append("mounted"))
     monkeypatch.setattr(Hardware, "reread", lambda _, device: done.append(device))

@@ -1,4 +1,4 @@
-"""Groups as deep as no path is long: the machine's end is its own, the lab's others live on, nothing stays behind."""
+"""Groups as deep as no path is long: the machine's end is its own, the lab's others live on, nothing is left."""
 
 from pathlib import Path
 

@@ -80,23 +80,23 @@ sys.exit(7)""",
 }
 
 
-@pytest.mark.parametrize("what", _CALLS)
-def test_a_call_is_refused(world, machine, what):
-    last_words = refused(world, machine, _CALLS[what])
+@pytest.mark.parametrize("case", _CALLS)
+def test_a_call_is_refused(world, machine, case):
+    last_words = refused(world, machine, _CALLS[case])
     assert any(word in last_words[0] for word in ("Operation not permitted", "not implemented")), last_words
 
 
-@pytest.mark.parametrize("what", _DEVICES)
-def test_no_device_is_reached_but_its_own(world, machine, what):
+@pytest.mark.parametrize("case", _DEVICES)
+def test_no_device_is_reached_but_its_own(world, machine, case):
     number = os.stat(os.path.dirname(os.__file__)).st_dev
     other = next(n for n in range(256) if f"7:{n}\n" not in world.run(machine, "cat /sys/block/*/dev").stdout)
-    code = _DEVICES[what].format(major=os.major(number), minor=os.minor(number), other=other)
+    code = _DEVICES[case].format(major=os.major(number), minor=os.minor(number), other=other)
     refused(world, machine, code)
 
 
-@pytest.mark.parametrize("what", _FILES)
-def test_no_file_of_the_kernel_is_written(world, machine, what):
-    refused(world, machine, _FILES[what])
+@pytest.mark.parametrize("case", _FILES)
+def test_no_file_of_the_kernel_is_written(world, machine, case):
+    refused(world, machine, _FILES[case])
 
 
 def test_sysctls_are_its_own_or_refused(world, machine):
@@ -111,8 +111,8 @@ def test_sysctls_are_its_own_or_refused(world, machine):
 
     before = host()
     lines = [f"for v in '|/tmp/evil' 1 2; do echo \"$v\" > /proc/sys/{name}; done 2>/dev/null" for name in names]
-    fresh = [f"echo 1 > /mnt/sys/{name} 2>/dev/null && echo BROKE {name}" for name in names if "hostname" not in name]
-    script = "\n".join([*lines, "mount -t proc proc /mnt", *fresh, "umount /mnt", "echo done"])
+    writes = [f"echo 1 > /mnt/sys/{name} 2>/dev/null && echo BROKE {name}" for name in names if "hostname" not in name]
+    script = "\n".join([*lines, "mount -t proc proc /mnt", *writes, "umount /mnt", "echo done"])
     done = world.run(machine, script)
     assert done.stdout.split() == ["done"], done.stdout
     assert host() == before
@@ -166,8 +166,8 @@ def test_memory_beyond_its_limit_is_not_had(world, machine):
 
 
 def test_other_networks_are_not_reached(world, machine):
-    cards = {line.split(":")[1].strip() for line in world.run(machine, "ip -o link").stdout.splitlines()}
-    assert {card.split("@")[0] for card in cards} <= {"lo", "enp1s0", "cni-podman0"}
+    nics = {line.split(":")[1].strip() for line in world.run(machine, "ip -o link").stdout.splitlines()}
+    assert {nic.split("@")[0] for nic in nics} <= {"lo", "enp1s0", "cni-podman0"}
     refused(world, machine, "call(308, os.open('/proc/1/ns/net', 0), 0); os.listdir('/proc/2/ns')\nsys.exit(7)")
     script = "nsenter -t 1 -n ip link set enp1s0 netns 1; ip link add x type veth peer name y netns 1 && ip link del x"
     world.run(machine, script)

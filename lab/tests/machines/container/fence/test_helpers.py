@@ -1,4 +1,4 @@
-"""What a machine has done for it by those who have the host's rights: none of it can be turned against the host."""
+"""Work that is done for a machine with the host's rights: none of it can be turned against the host."""
 
 import os
 import socket
@@ -37,20 +37,20 @@ def foreign(tmp_path):
 _WAYS = {
     "a name of its own disk that leads elsewhere": """
 os.rename('/dev/vda1', '/dev/own')
-os.symlink(there, '/dev/vda1')
+os.symlink(elsewhere, '/dev/vda1')
 source, data = b'/dev/own', b''""",
     "an option with a name that leads elsewhere": """
-os.symlink(there, '/dev/noload')
+os.symlink(elsewhere, '/dev/noload')
 source, data = b'/dev/vda1', b'noload'""",
 }
 
 
 @pytest.mark.parametrize("way", _WAYS)
-@pytest.mark.parametrize("there", ["../proc/1/root{}", "..{}", "/proc/self/root{}"])
-def test_no_disk_but_its_own_is_mounted_for_it(world, machine, foreign, way, there):
-    there = there.format(foreign.path)
+@pytest.mark.parametrize("path", ["../proc/1/root{}", "..{}", "/proc/self/root{}"])
+def test_no_disk_but_its_own_is_mounted_for_it(world, machine, foreign, way, path):
+    elsewhere = path.format(foreign.path)
     code = f"""{_PARTITION}
-there = {there!r}
+elsewhere = {elsewhere!r}
 {_WAYS[way]}
 try:
     call(165, source, b'/mnt', b'ext4', 0, data)

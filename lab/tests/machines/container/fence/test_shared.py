@@ -1,5 +1,5 @@
-"""What a host has one of for all: a machine takes all that it can get of it, and the host and another machine still get
-what they ask for. And what the kernel counts for nobody."""
+"""Resources that a host has for all: one machine takes all that it can get, and the host and another machine still get
+what they ask for. And memory that the kernel counts for nobody."""
 
 import contextlib
 import os
@@ -90,9 +90,9 @@ for line in ('link add d0 type veth peer name d1', 'addr add 10.0.0.1/8 dev d0',
 _OF_THE_HOST = "assert libc.syscall(206, 128, ctypes.byref(ctypes.c_ulong(0))) == 0, ctypes.get_errno()"
 
 
-@pytest.mark.parametrize("what", _SHARED)
-def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, neighbour, what):
-    take, ask = _SHARED[what]
+@pytest.mark.parametrize("case", _SHARED)
+def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, neighbour, case):
+    take, ask = _SHARED[case]
     with holding(world, machine, take):
         asked = subprocess.run(
             [sys.executable, "-c", f"{HEAD}\n{ask or _OF_THE_HOST}"], capture_output=True, text=True, timeout=60
@@ -138,9 +138,9 @@ finally:
 }
 
 
-@pytest.mark.parametrize("what", _UNCOUNTED)
-def test_memory_that_nobody_counts_is_not_had(world, machine, what):
-    refused(world, machine, _UNCOUNTED[what])
+@pytest.mark.parametrize("case", _UNCOUNTED)
+def test_memory_that_nobody_counts_is_not_had(world, machine, case):
+    refused(world, machine, _UNCOUNTED[case])
 
 
 def test_packets_are_read_and_sent_without_rings(world, machine):
@@ -176,12 +176,12 @@ _HUGE = {
 }
 
 
-@pytest.mark.parametrize("what", _HUGE)
-def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, what):
+@pytest.mark.parametrize("case", _HUGE)
+def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, case):
     # They are there.
-    done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[what]}"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[case]}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    refused(world, machine, _HUGE[what])
+    refused(world, machine, _HUGE[case])
 
 
 def test_control_groups_of_the_host_are_not_seen(world, machine):
@@ -211,6 +211,6 @@ def test_what_is_open_is_no_limit_of_the_hosts_before_it_is_one_of_its_memory(ne
 
 
 def test_threads_are_no_limit_of_the_hosts_before_numbers_of_processes_are(neighbour):
-    """Threads included that the kernel starts for a machine's cards, and counts for nobody."""
+    """Threads included that the kernel starts for a machine's NICs, and counts for nobody."""
     most = {name: int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("threads-max", "pid_max")}
     assert most["threads-max"] >= most["pid_max"]

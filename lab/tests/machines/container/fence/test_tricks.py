@@ -1,4 +1,4 @@
-"""What somebody tries who has read this fence's code: options for its helpers, waits that never end, corners."""
+"""Attempts of a reader of this fence's code: options for its helpers, waits that never end, corners."""
 
 import contextlib
 import re
@@ -30,9 +30,9 @@ _OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("what", _OPTIONS)
-def test_an_option_that_is_the_hosts_affair_is_refused(world, machine, what):
-    kind, options = _OPTIONS[what]
+@pytest.mark.parametrize("case", _OPTIONS)
+def test_an_option_that_is_the_hosts_affair_is_refused(world, machine, case):
+    kind, options = _OPTIONS[case]
     code = f"{_EXT4}\ncall(165, b'/dev/vda', b'/mnt/e', {kind!r}, 0, {options.encode()!r})"
     last_words = refused(world, machine, code)
     assert "Invalid argument" in last_words[0], last_words
@@ -176,7 +176,7 @@ call(431, fd, 7, 0, 0, 0)""",
     "a link among them": "os.symlink('/etc/passwd', '/run/udev/data/evil')",
     "a link among what /sys says of them": "os.symlink('/etc/passwd', '/sys/block/evil')",
     "another size of its disk": "write('/sys/block/vda/size', '1')",
-    "its memory, told by itself": "write('/proc/meminfo', 'x')",
+    "its memory, written by itself": "write('/proc/meminfo', 'x')",
     "an alarm that wakes the host": "call(222, 9, 0, b' ' * 8)",
     "locked memory without end": "call(160, 8, struct.pack('QQ', 2**64 - 1, 2**64 - 1))",
     "messages of all devices": """
@@ -194,9 +194,9 @@ call(304, os.open('/', os.O_RDONLY), handle.raw, 0)""",
 }
 
 
-@pytest.mark.parametrize("what", _CORNERS)
-def test_a_corner_is_fenced_too(world, machine, what):
-    refused(world, machine, _CORNERS[what])
+@pytest.mark.parametrize("case", _CORNERS)
+def test_a_corner_is_fenced_too(world, machine, case):
+    refused(world, machine, _CORNERS[case])
 
 
 def test_sockets_are_of_families_that_know_networks(world, machine):

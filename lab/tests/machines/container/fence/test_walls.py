@@ -133,18 +133,18 @@ sys.exit(7)
 
 
 _NETLINK = {
-    "a list of the lab's cards": "ip link show target-nsid 0",
+    "a list of the lab's NICs": "ip link show target-nsid 0",
     "its cable's other end": "ip link set dev enp1s0 netns 1 && nsenter -t 1 -n ip link set enp1s0 master lab0",
-    "a card in the lab's network": "ip link add evil link-netnsid 0 type dummy",
+    "a NIC in the lab's network": "ip link add evil link-netnsid 0 type dummy",
     "a macvlan over the lab's bridge": "ip link add evil link-netnsid 0 link lab0 type macvlan",
     "a tunnel that ends in the lab's network": "ip link add evil link-netnsid 0 type vxlan id 7 dstport 0 dev lab0",
     "a name for a network of the host's": "ip netns attach host 1 && ip netns exec host ip link show lab0",
 }
 
 
-@pytest.mark.parametrize("what", _NETLINK)
-def test_no_network_but_its_own_is_changed(world, machine, what):
-    done = world.run(machine, f"({_NETLINK[what]}) >/dev/null 2>&1 && echo BROKE; true")
+@pytest.mark.parametrize("case", _NETLINK)
+def test_no_network_but_its_own_is_changed(world, machine, case):
+    done = world.run(machine, f"({_NETLINK[case]}) >/dev/null 2>&1 && echo BROKE; true")
     assert "BROKE" not in done.stdout
     assert "evil" not in os.listdir("/sys/class/net")
 
@@ -171,8 +171,8 @@ def _join(path):
     os.close(descriptor)
 
 
-def heard(line):
-    """What came of it."""
+def received(line):
+    """Take the messages that have come."""
     messages = []
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -194,9 +194,9 @@ for to in {frames!r}:
     line.send(to + bytes.fromhex('5254006e7700') + b'\\x88\\xb5' + b'anybody?'.ljust(60, b'.'))
 """
             allowed(world, machine, code)
-            assert len(heard(near)) >= 3
-            assert heard(host) == []
-            assert heard(far) == []
+            assert len(received(near)) >= 3
+            assert received(host) == []
+            assert received(far) == []
 
 
 def test_sockets_without_a_file_are_its_own(world, machine):
@@ -210,16 +210,16 @@ def test_sockets_without_a_file_are_its_own(world, machine):
 
 def test_its_first_process_has_no_file_of_its_makers(world):
     script = "for f in /proc/1/fd/*; do readlink $f; done; readlink /proc/1/exe /proc/1/cwd /proc/1/root"
-    one = world.boot(7)
-    seen = world.run(one, script).stdout.split()
+    victim = world.boot(7)
+    seen = world.run(victim, script).stdout.split()
     assert [path for path in seen if str(world.root) in path or "python" in path or "loop" in path] == []
-    environment = world.run(one, "tr '\\0' '\\n' < /proc/1/environ").stdout
+    environment = world.run(victim, "tr '\\0' '\\n' < /proc/1/environ").stdout
     assert {line.split("=")[0] for line in environment.splitlines()} <= {"container", "PATH", "TERM", "HOME"}
-    one.off()
+    victim.off()
 
 
 def test_its_processes_are_the_first_that_a_host_without_memory_ends(world, machine):
-    """Whatever they choose: systemd, runc and kubelet all lower their own, and are told that it was done."""
+    """Whatever they choose: systemd, runc and kubelet all lower their own, and are answered that it was done."""
     code = """
 for pid in ("self", "1"):
     for name, value in (("oom_score_adj", "-1000"), ("oom_score_adj", "0"), ("oom_adj", "-17"), ("oom_adj", "0")):
@@ -305,14 +305,14 @@ _FULL = {
 }
 
 
-@pytest.mark.parametrize("what", _FULL)
-def test_memory_in_files_is_its_own(world, what):
+@pytest.mark.parametrize("case", _FULL)
+def test_memory_in_files_is_its_own(world, case):
     # One for each: when its memory is full of files the OOM killer takes its first process at last.
-    victim = world.define(20 + list(_FULL).index(what), memory_mib=512)
+    victim = world.define(20 + list(_FULL).index(case), memory_mib=512)
     # Others work beside us, and may take something just then: by far not what is asked for, at one of three tries.
-    taken = [_memory_that_files_take(world, victim, _FULL[what])]
+    taken = [_memory_that_files_take(world, victim, _FULL[case])]
     while taken[-1] >= 1500 << 20 and len(taken) < 3:
-        taken.append(_memory_that_files_take(world, victim, _FULL[what]))
+        taken.append(_memory_that_files_take(world, victim, _FULL[case]))
     assert taken[-1] < 1500 << 20, taken
 
 

@@ -87,8 +87,8 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
         after=lambda here, names: after.append((*names,)),
         leave=lambda above, name: left.append(name),
     )
-    there = [Path(folder).relative_to(top).parts for folder, _, _ in os.walk(top)]
-    assert sorted(before) == sorted(after) == sorted(there)
+    walked = [Path(folder).relative_to(top).parts for folder, _, _ in os.walk(top)]
+    assert sorted(before) == sorted(after) == sorted(walked)
     assert [names[-1] for names in after[:-1]] == left
     for order, first in ((before, True), (after, False)):
         for at, names in enumerate(order):
@@ -97,17 +97,17 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
-    """A machine of no host's groups, and a process in its monitor's place, which has just told its end."""
+    """A machine of no host's groups, and a process in its monitor's place, which has just written its end."""
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
-    one = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
+    machine = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
     read, write_end = os.pipe()
     os.close(write_end)
     with subprocess.Popen(["sleep", "1000"]) as process:
-        monkeypatch.setattr(one, "monitor", process)
-        monkeypatch.setattr(one, "status", read)
+        monkeypatch.setattr(machine, "monitor", process)
+        monkeypatch.setattr(machine, "status", read)
         try:
-            yield one, process
+            yield machine, process
         finally:
             process.kill()
 

@@ -23,7 +23,7 @@ FIRST_USER = 1 << 28
 
 @pytest.fixture(scope="module")
 def unified():
-    """Where the host has cgroup2 mounted."""
+    """The mount point of the host's cgroup2."""
     if os.geteuid() != 0:
         pytest.skip("needs root: control groups")
     for line in Path("/proc/self/mounts").read_text().splitlines():
@@ -89,18 +89,18 @@ def test_a_group_is_its_machines_and_its_limit_is_not(unified, monkeypatch):
 
         assert _in_child(inside) == 0
         # One that is in the way, and frozen, as a machine may leave it.
-        ready, tell = os.pipe()
+        ready, started = os.pipe()
         pid = os.fork()
         if pid == 0:
             (outer / "machine/system.slice/cgroup.procs").write_text(str(os.getpid()))
-            os.write(tell, b".")
+            os.write(started, b".")
             signal.pause()
         os.read(ready, 1)
         (outer / "machine/cgroup.freeze").write_text("1")
         os.kill(pid, signal.SIGKILL)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
         os.close(ready)
-        os.close(tell)
+        os.close(started)
     finally:
         group.remove()
     assert not (unified / "node0" / name).exists()
