@@ -37,11 +37,7 @@ def _uuid(*names: str) -> str:
 
 def _dashed(uuid: str) -> str:
     """Write an identifier as the text has it: 6-4-4-4-4-4-6."""
-    parts, start = [], 0
-    for length in (6, 4, 4, 4, 4, 4, 6):
-        parts.append(uuid[start : start + length])
-        start += length
-    return "-".join(parts)
+    return "-".join(part.decode() for part in struct.unpack("6s4s4s4s4s4s6s", uuid.encode()))
 
 
 def _text(group: str, volume: str, sectors: int) -> str:

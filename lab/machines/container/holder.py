@@ -66,8 +66,8 @@ def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
         os.setsid()
         # From here on by relative paths: the machine's users may not pass the directories above.
         os.chdir(work)
-        # What the kernel counts by users (inotify's instances, namespaces) it counts for the maker of a user namespace
-        # too (user_namespaces(7)): made by root, one machine could use up what is the host's and all others'.
+        # Resources that are counted by users (inotify's instances, namespaces) count for the maker of a user namespace
+        # too (user_namespaces(7)): made by root, one machine could use up those of the host and all others.
         syscalls.change_user(owner)
         # At a change of user the kernel forgets the parent-death signal (PR_SET_PDEATHSIG).
         die_with_parent()

@@ -119,7 +119,7 @@ class Machine:
             self.running = True
             return
         if self._end() == holder.REBOOTED:
-            # A device that was to be tried once has been.
+            # The device that was to be tried once has been tried.
             powered = self.directory / "on"
             msgspec.structs.replace(MachineSpec.load(powered), boot_once=None).save(powered)
             self._start()

@@ -43,8 +43,7 @@ FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
 _GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
-# On proc_pid_oom_score_adj(5)'s scale of -1000 to 1000; the host's own processes have 0 unless somebody chose
-# otherwise.
+# On proc_pid_oom_score_adj(5)'s scale of -1000 to 1000; the host's own processes usually have 0.
 OOM_SCORE = 300
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -58,7 +57,7 @@ class Monitor:
         self._drives: tuple[Drive, ...] = ()
         self._switched_off = False
         spec = MachineSpec.load(directory)
-        # Kept to the end, by this process and the one that holds the namespaces.
+        # Kept to the end, by this process and the holder.
         first, self._claim = users.claim(spec.uid_base)
         self.spec = msgspec.structs.replace(spec, uid_base=first)
         self._work = directory / "run"
@@ -194,7 +193,7 @@ class Monitor:
 
     def _init_arguments(self) -> tuple[str, ...]:
         """Say to systemd which version of control groups it has, and what its services' environment is."""
-        # Disks in /sys are files of the lab's: libudev is not to insist on a sysfs (a variable of systemd's).
+        # Disks in /sys are files of the lab's: libudev must not insist on a sysfs (a variable of systemd's).
         environment = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
             return ("systemd.unified_cgroup_hierarchy=1", *environment)

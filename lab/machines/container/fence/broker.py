@@ -53,7 +53,7 @@ _ADD_AND_SEND = 2
 # linux/capability.h
 _CAP_SYS_ADMIN, _CAP_SYS_TIME = 21, 25
 _AGAIN = syscalls.MS_REMOUNT | syscalls.MS_BIND
-# What the kernel takes and does nothing for, when a bind is mounted again.
+# Flags that have no effect when a bind is mounted again.
 _SAYS_NOTHING = syscalls.MS_REC | syscalls.MS_SILENT | syscalls.MS_RELATIME
 _NOT_NEW = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_MOVE
 _NOT_NEW |= syscalls.MS_UNBINDABLE | syscalls.MS_PRIVATE | syscalls.MS_SLAVE | syscalls.MS_SHARED
@@ -63,7 +63,7 @@ _ATTRIBUTES = {
     syscalls.MS_NOEXEC: syscalls.MOUNT_ATTR_NOEXEC,
 }
 _KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs", "iso9660")
-# A squashfs in a file: where it begins, how long it is, the file. (loop(4) has room for 63 bits.)
+# A squashfs in a file: its offset, its size, the file. (loop(4) has room for 63 bits.)
 _IMAGE = re.compile(r"image:(\d{1,18}):(\d{1,18}):(/.+)", re.DOTALL)
 # A live system mounts one; each holds a loop device of the host.
 _MOST_IMAGES = 4

@@ -51,22 +51,22 @@ _REFUSED = {
 # The other way to mount: programs that find it missing take mount(2), which the monitor sees. Keys, which know no
 # namespaces but the users': runtimes of containers do without them where they are missing.
 _MISSING = {"add_key": 248, "request_key": 249, "keyctl": 250, "fsopen": 430}
-# Asynchronous I/O, of which a host has so much for all (fs.aio-max-nr): programs do without where it is missing.
+# Asynchronous I/O, of which a host has a fixed amount for all (fs.aio-max-nr): programs do without.
 _MISSING |= {"io_setup": 206}
 # Sockets that are in no network namespace: AF_VSOCK, AF_QIPCRTR (linux/socket.h); and AF_XDP, whose rings are memory
-# that is counted for nobody.
+# that no group is charged for.
 _NO_FAMILIES = (40, 42, 44)
 # Rings of AF_PACKET, which are such memory too: a level and its options (linux/if_packet.h). Packets come without.
 _SETSOCKOPT, _SOL_PACKET, _RINGS = 54, 263, (5, 13)
-# Huge pages, which a host sets aside for somebody and counts for no group: mmap and memfd_create, by the argument, the
-# bit and the error of a kernel that has none (asm-generic/mman-common.h, linux/memfd.h).
+# Huge pages, which a host sets aside for others and charges to no group: mmap and memfd_create, with the argument, the
+# bit and the error of a kernel without them (asm-generic/mman-common.h, linux/memfd.h).
 _HUGE = {9: (3, 0x40000, errno.ENOMEM), 319: (1, 4, errno.ENOSYS)}
 # linux/loop.h: 0x4C00 to 0x4C82. To the machine its disks are no loop devices, nor may it turn them into others.
 _LOOP = 0x4C00
-# linux/fscrypt.h: a key for a file system's files, which is one of the host's to the kernel, and memory that is counted
-# for nobody. A kernel without them answers the same.
+# linux/fscrypt.h: a key for a file system, which is the host's to the kernel, in memory that no group is charged for. A
+# kernel without them answers the same.
 _ADD_KEY = 0xC0506617
-# linux/fs.h, linux/blkpg.h: a partition table read again; partitions told one by one.
+# linux/fs.h, linux/blkpg.h: a partition table read again; single partitions.
 BLKRRPART, BLKPG = 0x125F, 0x1269
 _O_CREAT, _O_ACCMODE = 0o100, 0o3
 

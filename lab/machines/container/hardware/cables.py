@@ -17,7 +17,7 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
 
 
-def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
+def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str]) -> None:
     """Make the NICs in the network namespace of process `pid`; those whose MAC address is in `pulled` without link."""
     out = frozenset(pulled)
     for nic in nics:

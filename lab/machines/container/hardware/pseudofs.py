@@ -325,7 +325,7 @@ def smbios_tables(spec: MachineSpec) -> tuple[bytes, bytes]:
     left, number = spec.memory_mib, 0
     while left > 0:
         size = min(left, _MIB_PER_MODULE)
-        # Form factor DIMM (9), type RAM (7); what is not known is 0 or, for widths, 64 bits.
+        # Form factor DIMM (9), type RAM (7); unknown values are 0 or, for widths, 64 bits.
         module = struct.pack("<HHHHHBBBBBHHBBBBBI", 0, 0xFFFE, 64, 64, size, 9, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0)
         structures += _structure(17, 0x11 + number, module, f"DIMM {number}")
         left, number = left - size, number + 1

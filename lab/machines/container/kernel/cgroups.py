@@ -26,17 +26,17 @@ _V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pid
 _BARE = "cgroup2"
 UNIFIED: tuple[str, ...] = ("cpu", "memory", "pids", "cpuset")
 _V1_NEEDED = ("cpu", "memory", "pids", "devices")
-# Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
-# somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
+# Processes and threads of a machine: far more than an installation has, and a quarter of a kernel's usual pid_max.
+# (From Linux 6.14 on, kernel.pid_max in a PID namespace is not the host's.)
 _PIDS = 8192
-# Groups of a machine, and how deep: an installation has some 300, ten deep. Groups of `memory` have numbers, of which a
-# host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 the owner of the
-# machine looks (`too_many`).
+# Most groups of a machine, and their depth: an installation has some 300, ten deep. Groups of `memory` have numbers, of
+# which a host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 the
+# monitor does (`too_many`).
 MOST_GROUPS, _DEPTH = 4096, 64
 _PERIOD = 100_000
-# What a group of v1's `cpu` may use in a period of 100 ms, unless somebody says otherwise; -1: all.
+# A share of v1's `cpu` in a period of 100 ms; -1: all.
 _QUOTA = "cpu.cfs_quota_us"
-# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. 5:1, the
+# Devices that every machine may open: null, zero, full, random, urandom, tty, ptmx, terminals of devpts, fuse. 5:1, the
 # host's console, is none of them: a machine's is a terminal.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
@@ -195,7 +195,7 @@ class Group:
     def allow(self, number: str) -> None:
         """Let it open another block device. With cgroup2 its /dev has all that it can open."""
         if not self._hierarchies.unified:
-            # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
+            # From the top down: a group may be allowed only what its parent is.
             def allow(folder: int, names: list[str]) -> None:
                 try:
                     treewalk.write_in(folder, "devices.allow", f"b {number} rwm")
@@ -339,7 +339,7 @@ def populated(top: Path) -> dict[str, bool]:
     """Find out for the groups below `top`, by systemd's names, whether a process is in or below them; for those that a
     path can name."""
     by_group: dict[str, bool] = {}
-    # By depth: whether a group of that depth, of those below the next one to be visited, has a process.
+    # By depth: whether a group there, below the next one to be visited, has a process.
     below: dict[int, bool] = {}
 
     def look(folder: int, names: list[str]) -> None:

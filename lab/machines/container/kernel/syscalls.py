@@ -24,7 +24,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x1000, 0x2000, 0x4000
 MS_SILENT, MS_RELATIME = 0x8000, 0x200000
 MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x20000, 0x40000, 0x80000, 0x100000
-MNT_DETACH = 2
+_MNT_DETACH = 2
 # linux/mount.h
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MOUNT_ATTR_IDMAP = 0x00100000
@@ -71,9 +71,9 @@ def own_mounts() -> None:
     mount("none", "/", flags=MS_REC | MS_PRIVATE)
 
 
-def umount(target: str, flags: int = MNT_DETACH) -> None:
-    """Call umount2(2)."""
-    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), f"umount {target}")
+def umount(target: str) -> None:
+    """Detach a mount and all below it (umount2(2))."""
+    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(_MNT_DETACH)), f"umount {target}")
 
 
 def pivot_root_here() -> None:

@@ -25,7 +25,7 @@ _V2 = "io.max"
 
 def mount(place: Path) -> Path:
     """Mount the host's hierarchy in an empty directory of this mount namespace. Raises OSError where it has none."""
-    # First: the kernel would take a controller that cgroup2 has and nobody uses away from it.
+    # First: mounted as v1, an unused controller would be taken away from cgroup2.
     with contextlib.suppress(OSError):
         syscalls.mount("cgroup2", str(place), "cgroup2")
         if limits(place):
