@@ -54,11 +54,6 @@ class Machine:
         """Its power is on."""
         return self.monitor is not None
 
-    @property
-    def _pulled(self) -> tuple[str, ...]:
-        file = self.directory / "pulled"
-        return tuple(file.read_text().split()) if file.exists() else ()
-
     def view(self) -> View:
         """Show the machine as the daemon does."""
         spec = self.spec
@@ -74,7 +69,7 @@ class Machine:
             vcpus=spec.vcpus,
             firmware=spec.firmware,
             macs=tuple(nic.mac for nic in spec.nics),
-            pulled=self._pulled,
+            pulled=spec.pulled,
             disks=msgspec.convert(spec.disks, tuple[DiskView, ...], from_attributes=True),
         )
 
@@ -83,6 +78,11 @@ class Machine:
         self.spec = msgspec.structs.replace(self.spec, **fields)
         self.spec.save(self.directory)
 
+    def _change_powered(self, **fields: object) -> None:
+        """Change the description that counts while it is on."""
+        powered = self.directory / "on"
+        msgspec.structs.replace(MachineSpec.load(powered), **fields).save(powered)
+
     def power_on(self) -> None:
         """Start it, unless it is on. Its description of now counts until it is powered off, at restarts too."""
         if self.on:
@@ -90,7 +90,6 @@ class Machine:
         powered = self.directory / "on"
         powered.mkdir(exist_ok=True)
         self.spec.save(powered)
-        (powered / "pulled").write_text("\n".join(self._pulled))
         self._start()
         if self.spec.boot_once is not None:
             self.change(boot_once=None)
@@ -120,8 +119,7 @@ class Machine:
             return
         if self._end() == holder.REBOOTED:
             # The device that was to be tried once has been tried.
-            powered = self.directory / "on"
-            msgspec.structs.replace(MachineSpec.load(powered), boot_once=None).save(powered)
+            self._change_powered(boot_once=None)
             self._start()
 
     def _end(self) -> int:
@@ -217,22 +215,20 @@ class Machine:
             self.change(boot=order, boot_once=None)
             if self.on:
                 # Firmware reads it at every start.
-                powered = self.directory / "on"
-                msgspec.structs.replace(MachineSpec.load(powered), boot=order).save(powered)
+                self._change_powered(boot=order)
 
     def link(self, mac: str, up: bool) -> None:
         """Plug a cable in, or pull it out, now and for later."""
         nic = next((nic for nic in self.spec.nics if nic.mac == mac), None)
         if nic is None:
             raise MachineError("unknown", f"it has no NIC {mac}")
-        pulled = (set(self._pulled) - {mac}) | (set() if up else {mac})
-        for folder in (self.directory, self.directory / "on"):
-            if folder.exists():
-                (folder / "pulled").write_text("\n".join(sorted(pulled)))
+        pulled = tuple(sorted({*self.spec.pulled} - {mac} | (set() if up else {mac})))
+        self.change(pulled=pulled)
         if self.on:
+            self._change_powered(pulled=pulled)
             try:
                 cables.set_link(nic, up)
             except subprocess.CalledProcessError as error:
-                # Its monitor is about to plug it in, and will read the file.
+                # Its monitor is about to plug it in, and will read that.
                 if self.running:
                     raise MachineError("other", f"cable {mac}: {error.stderr.strip()}") from error

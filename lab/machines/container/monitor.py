@@ -134,10 +134,10 @@ class Monitor:
     def start(self) -> None:
         """Switch the machine on, up to the start of its init. Raises NotBootable, OSError."""
         spec = self.spec
-        pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
         numbers = ["{}:{}".format(*number) for number in self.own_devices()]
         self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
-        cables.plug(spec.nics, self.outer, pulled)
+        # A cable may have been pulled since.
+        cables.plug(spec.nics, self.outer, MachineSpec.load(self._work.parent).pulled)
         paths = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
         network = os.open(f"/proc/{self.outer}/ns/net", os.O_RDONLY | os.O_CLOEXEC)

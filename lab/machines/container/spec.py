@@ -72,8 +72,8 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A machine. `cdrom` is the image in its drive, `stick` the target of the disk that is a USB stick, `boot` the boot
     order, `boot_once` the first device at the next boot only, `boot_disks` the targets of the disks that are booted
-    from as "hd", in order (none: all). `uid_base` is the host's user that is root inside (65536 belong to it), or the
-    next that no other machine has at power-on."""
+    from as "hd", in order (none: all), `pulled` the MAC addresses of NICs without a cable. `uid_base` is the host's
+    user that is root inside (65536 belong to it), or the next that no other machine has at power-on."""
 
     name: str
     uuid: str
@@ -88,6 +88,7 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     boot: tuple[BootFrom, ...] = USUAL_ORDER
     boot_once: BootFrom | None = None
     boot_disks: tuple[str, ...] = ()
+    pulled: tuple[str, ...] = ()
     console_log: str
     console_socket: str
     uid_base: int

@@ -71,6 +71,12 @@ cat /proc/net/bonding/bond0
 for try in 1 2 3 4 5 6 7 8; do ping -c1 -W2 192.168.111.1 && break; sleep 1; done
 ping -c1 -W5 -M do -s 8900 192.168.111.1
 ping -c1 -W5 10.9.0.1
+ip link add link bond0 name bond0.112 type vlan id 112
+ip link set bond0.112 up
+ping -c1 -W2 -I bond0.112 192.168.111.1 > /dev/null && echo "another tag passes" || echo "another tag is dropped"
+ip link set eno7 down
+sleep 4
+ping -c1 -W5 192.168.111.1
 """
 
 
@@ -97,8 +103,9 @@ def test_live_cards_have_their_names_and_the_clock_its_offset(output):
 def test_live_linux_bonding_finds_a_partner_and_tagged_frames_pass(output):
     assert re.search(r"Number of ports: 2$", output, re.M), output
     assert "Partner Mac Address: 02:6e:30:00:00:00" in output
-    # Tagged, the same with 8900 bytes, and the other network.
-    assert output.count("1 received") == 3, output
+    # Tagged, the same with 8900 bytes, the other network, and tagged by the NIC that is left.
+    assert output.count("1 received") == 4, output
+    assert "another tag is dropped" in output
 
 
 @pytest.mark.skipif(
