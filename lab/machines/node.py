@@ -33,7 +33,7 @@ class Media:
         self._drive.eject()
 
     def inserted(self) -> str | None:
-        """The URL of the image in the drive."""
+        """Return the URL of the image in the drive."""
         return self._drive.inserted()
 
 
@@ -63,11 +63,11 @@ class Node:
         return self.spec.name
 
     def ssh(self, timeout: float = 60.0) -> Any:
-        """A testinfra Host of user core, once the node answers. Raises NodeUnreachableError after `timeout` seconds."""
+        """Connect as user core by testinfra. Raises NodeUnreachableError after `timeout` seconds without an answer."""
         return self.connect(timeout)
 
     def screenshot(self, path: Path | None = None) -> bytes:
-        """The screen as PNG, also written to `path` when that is given."""
+        """Take the screen as PNG, and write it to `path` if that is given."""
         png = self.screen.png()
         if path is not None:
             path.write_bytes(png)

@@ -174,7 +174,7 @@ class Machine:
             os.kill(init, _POWER_OFF)
 
     def _inits(self) -> list[int]:
-        """The machine's first process, the child of the monitor's only child; empty when it has ended."""
+        """Find the machine's first process, the child of the monitor's only child; none when it has ended."""
         outer = children(self.monitor.pid) if self.monitor is not None else []
         return [init for pid in outer for init in children(pid)]
 

@@ -26,7 +26,7 @@ PROGRAMS = ("kubelet", "etcd")
 
 
 def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
-    """As `plain`, with the preparations of `Stage`."""
+    """Boot as `plain` does, with the preparations of `Stage`."""
     booted = plain.boot(spec, devices=devices, root=root, console=console, fence=fence)
     early = Early(stage=f"{__name__}:{Stage.__name__}", images=())
     return msgspec.structs.replace(booted, early=early)
@@ -37,7 +37,7 @@ class Stage(plain.Stage):
     sleep."""
 
     def prepare(self, root: Path) -> None:
-        """See `plain.Stage`."""
+        """Prepare as `plain.Stage` does, and the host's parts."""
         super().prepare(root)
         etc, home = root / "etc", root / "home/core/.ssh"
         for name, line in (
@@ -68,7 +68,7 @@ class Stage(plain.Stage):
 
 
 def machined(layout: Layout, lab_id: str) -> Service:
-    """In the place of `services.machined`: the daemon of machines that boot so, whatever is in their drives."""
+    """Replace `services.machined` by a daemon of machines that boot so, whatever is in their drives."""
     [node] = layout.topology.nodes
     environment = {
         plain.TREE: str(tree()),

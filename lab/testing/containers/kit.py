@@ -46,13 +46,13 @@ def write(path, text):
 
 
 def tree() -> Path | None:
-    """The root tree of the machine OS, when some release was built here."""
+    """Find the root tree of the machine OS, if a release was built here."""
     trees = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
     return trees[-1] if trees else None
 
 
 def why_not() -> str:
-    """The reason why no machine boots the tree here; empty where one does."""
+    """Say why no machine boots the tree here; empty where it does."""
     if os.geteuid() != 0:
         return "needs root: namespaces, loop devices, control groups"
     if tree() is None:
@@ -86,7 +86,7 @@ def spec(
 
 
 def serial(folder: Path, name: str) -> FileConsole:
-    """The serial line of a machine whose `spec` names this folder."""
+    """Open the serial line of a machine whose `spec` names this folder."""
     return FileConsole(folder / "console.log", folder / "console.sock", machine=name)
 
 
@@ -164,14 +164,14 @@ class World:
         return self.machines.machine(name)
 
     def boot(self, index: int = 0, **fields: Any) -> Machine:
-        """As `define`: a machine at its login."""
+        """Add a machine as `define` does, and boot it to its login."""
         machine = self.define(index, **fields)
         machine.on()
         self.console(machine).wait_for(r"login: ", PATIENCE)
         return machine
 
     def console(self, machine: Machine) -> FileConsole:
-        """Its serial line."""
+        """Open its serial line."""
         return serial(self.root / "machines" / machine.name, machine.name)
 
     def __exit__(self, *error: object) -> None:
@@ -187,16 +187,16 @@ class World:
         self._reaper.wait(PATIENCE)
 
     def init(self, machine: Machine) -> int:
-        """The host's pid of a running machine's init."""
+        """Find the host's pid of a running machine's init."""
         return init_of(self.lab, machine.name)
 
     def run(self, machine: Machine, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-        """A shell script as root in a running machine."""
+        """Run a shell script as root in a running machine."""
         return run_in(self.lab, machine.name, script, timeout)
 
 
 def init_of(lab: str, name: str) -> int:
-    """The host's pid of the init of a lab's running machine."""
+    """Find the host's pid of the init of a lab's running machine."""
     group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/{name}/machine"))
     for folder, _, files in os.walk(group):
         if "cgroup.procs" in files:
@@ -209,7 +209,7 @@ def init_of(lab: str, name: str) -> int:
 
 
 def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-    """A shell script as root in a lab's running machine: in its namespaces, its control groups and its filter.
+    """Run a shell script as root in a lab's running machine: in its namespaces, its control groups and its filter.
 
     nsenter alone would bring no seccomp filter and the host's control groups, so its init runs it.
     """
@@ -222,21 +222,21 @@ def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subpr
 
 
 def attempt(world: World, machine: Machine, code: str) -> tuple[bool, list[str]]:
-    """Run it as root of a machine. True when it got through; its last words."""
+    """Run Python as root of a machine; returns whether it got through, and its last words."""
     script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
     completed = world.run(machine, script)
     return completed.returncode == 0, completed.stderr.strip().splitlines()[-1:] or [str(completed.returncode)]
 
 
 def refused(world: World, machine: Machine, code: str) -> list[str]:
-    """Hold that it does not get through; its last words."""
+    """Hold that Python does not get through; returns its last words."""
     through, last_words = attempt(world, machine, code)
     assert not through, last_words
     return last_words
 
 
 def allowed(world: World, machine: Machine, code: str) -> list[str]:
-    """Hold that it gets through; its last words."""
+    """Hold that Python gets through; returns its last words."""
     through, last_words = attempt(world, machine, code)
     assert through, last_words
     return last_words

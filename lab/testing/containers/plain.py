@@ -51,5 +51,5 @@ class Stage:
         (root / "etc/shadow").write_text("root::19000:0:99999:7:::\n")
 
     def go(self, console: BinaryIO) -> Path:
-        """The overlay's place."""
+        """Return the overlay's place."""
         return Path("/sysroot")

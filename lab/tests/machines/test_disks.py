@@ -167,7 +167,7 @@ USED = (
 
 
 def used():
-    """One node whose disk to install on stands between two others."""
+    """Make a node whose disk to install on stands between two others."""
     shape = topology.sno()
     return msgspec.structs.replace(shape, nodes=(msgspec.structs.replace(shape.nodes[0], disks=USED),))
 

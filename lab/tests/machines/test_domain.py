@@ -40,7 +40,7 @@ def test_bios_and_kvm_are_honoured(tmp_path):
 
 
 def orders(shape, tmp_path):
-    """The boot order: what comes when."""
+    """List the devices in boot order."""
     by_order = {}
     for parent in machine(shape, tmp_path, kvm=False).find("devices"):
         for boot in parent.findall("boot"):

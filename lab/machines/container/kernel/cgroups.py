@@ -232,7 +232,7 @@ class Group:
             (folder / OWN / "cgroup.procs").write_text(str(pid))
 
     def put_beside(self, pid: int) -> None:
-        """With cgroup2, move a process from the machine's own group to another within its limits: a group that has
+        """Move a process, with cgroup2, from the machine's own group to another within its limits: a group that has
         processes passes no controllers on (cgroups(7)), and this process the machine would neither see nor move."""
         if self._hierarchies.unified:
             beside = self._folders[""] / BESIDE

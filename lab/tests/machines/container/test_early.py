@@ -58,7 +58,7 @@ def world(tmp_path_factory):
 
 
 def archive(folder, files, nodes):
-    """A cpio archive of scripts by their paths and devices by theirs."""
+    """Make a cpio archive of scripts and devices, by their paths."""
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def tried(world, tmp_path_factory):
 
 
 def running(words):
-    """Processes of the host with these words in their command line."""
+    """List the host's processes with these words in their command line."""
     pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:

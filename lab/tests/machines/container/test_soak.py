@@ -32,7 +32,7 @@ FIRST = 3 << 27
 
 
 def processes(root):
-    """Processes that belong to a world below `root`, or as a user to one of its machines."""
+    """List the processes that belong to a world below `root`, or by their user to its machines."""
     named, machines = [], []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -25,7 +25,7 @@ def neighbour(world):
 
 @contextlib.contextmanager
 def holding(world, machine, code):
-    """While a program of a machine's keeps what `code` gets hold of."""
+    """Have a program of a machine's keep what `code` gets hold of."""
     limit = "resource.setrlimit(7, (resource.getrlimit(7)[1],) * 2)"
     script = f"cat > /run/hold.py <<'HOLD'\n{HEAD}\nimport resource, time\n{limit}\n{code}\n"
     script += "print('held', len(held), flush=True)\ntime.sleep(600)\nHOLD\n"

@@ -151,7 +151,7 @@ def test_no_network_but_its_own_is_changed(world, machine, case):
 
 @contextlib.contextmanager
 def listener(pid=None):
-    """A socket for all packets of a kind, in the network of a process."""
+    """Open a socket for all packets of a kind, in the network of a process."""
     here = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
         if pid is not None:
@@ -317,7 +317,7 @@ def test_memory_in_files_is_its_own(world, case):
 
 
 def _memory_that_files_take(world, victim, script):
-    """By how much less memory the host has when a machine has run it."""
+    """Measure by how much the host's free memory falls when a machine runs it."""
     victim.on()
     console = world.console(victim)
     console.wait_for(r"login: ", PATIENCE)

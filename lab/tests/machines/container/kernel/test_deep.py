@@ -18,7 +18,7 @@ DEPTH = 1100
 
 
 def descend(top, *, name, files=()):
-    """Directories below each other, with files of these names in each; the deepest one's descriptor."""
+    """Make directories below each other, with files of these names in each; returns the deepest, open."""
     here = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     for _ in range(DEPTH):
         os.mkdir(name, dir_fd=here)
