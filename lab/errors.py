@@ -18,7 +18,7 @@
     └── WaitTimeout           a condition did not become true in time; says what was last seen
         └── NodeUnreachableError  a node did not answer over SSH in time
 
-What one room alone raises is in that room's errors.py, made from LabError: container machines, BMCs, fields of
+What one room alone raises is in that room's errors.py, made from LabError: BMCs, fields of
 topologies, images.
 
 LabBrokenError is how reports tell a broken lab from a broken test subject: a scenario that meets one is void, neither

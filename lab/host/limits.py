@@ -26,7 +26,7 @@ class Limit:
 
 
 # systemd, udev, containerd and kubelet have about ten instances of inotify in a machine, the kernel's default is 128
-# for each user of the host, which a machine is one of (lab.machines.container.fence.holder), and where none is left
+# for each user of the host, which a machine is one of (lab.machines.container.holder), and where none is left
 # containerd runs on without CRI and its kubelet never starts. An instance without watches takes less than a KiB. A
 # machine's open files and terminals are limited only by their memory, which the kernel counts (systemd lifts the limit
 # of open files too: NEWS, 240); four machines may have all processes that a kernel numbers by default

@@ -27,7 +27,7 @@ ONLY_VMS = ("qemu-system-x86_64", "libvirtd")
 # What container machines need, by the version that has it. The newest counts, the memory of a live root: it is an
 # overlay that the machine mounts itself, which keeps its notes in user.* attributes (userxattr), and file systems in
 # memory have those from 6.6 on (tmpfs(5)). Before that: owners mapped by the mount (mount_setattr(2),
-# MOUNT_ATTR_IDMAP) 5.12, of squashfs 6.2; overlays over such layers, and calls that wait for their warden until killed
+# MOUNT_ATTR_IDMAP) 5.12, of squashfs 6.2; overlays over such layers, and calls that wait for their monitor until killed
 # (SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV), 5.19; a descriptor given in the answer to a call (SECCOMP_ADDFD_FLAG_SEND)
 # 5.14; LOOP_CONFIGURE 5.8; openat2(2) 5.6.
 CONTAINER_KERNEL = (6, 6)

@@ -1,4 +1,4 @@
-"""Where a machine's cables end, the same for all kinds of machines."""
+"""A machine's cables and their ends in the lab, the same for all kinds of machines."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lab.layout import Layout
 from lab.machines.container.hardware.cables import port
 from lab.topology import Link, Nic, NodeSpec
 
-# Names of cards that the firmware speaks of (systemd.net-naming-scheme(7): ID_NET_NAME_ONBOARD).
+# Names of the firmware's own NICs (systemd.net-naming-scheme(7): ID_NET_NAME_ONBOARD).
 _ONBOARD = re.compile(r"^eno([1-9][0-9]{0,3})$")
 
 
 @dataclass(frozen=True)
 class Cable:
-    """A card, the lab's end of its cable, and the bridge that it ends in ("": the switch)."""
+    """A NIC, the lab's end of its cable, and the bridge that it ends in ("": the switch)."""
 
     nic: Nic
     port: str
@@ -24,18 +24,18 @@ class Cable:
 
     @property
     def onboard(self) -> int:
-        """Which of the firmware's own cards it is; 0 for none of them."""
+        """Its number among the firmware's own NICs; 0 for others."""
         match = _ONBOARD.fullmatch(self.nic.name)
         return int(match[1]) if match else 0
 
 
 def by_switch(link: Link) -> bool:
-    """Whether the cables of a card or bond end in the switch, not in a bridge."""
+    """Look whether the cables of a NIC or bond end in the switch, not in a bridge."""
     return bool(link.trunk) or (link.bond is not None and link.bond.aggregated)
 
 
 def cables_of(node: NodeSpec, layout: Layout) -> tuple[Cable, ...]:
-    """A machine's cables, in the order of its cards."""
+    """List a machine's cables, in the order of its NICs."""
     by_name = {}
     for link in layout.topology.links(node):
         bridge = "" if by_switch(link) or link.network is None else layout.bridge(link.network)

@@ -20,7 +20,7 @@ _FIRST_USER = 1 << 29
 _MACHINES = 1 << 14
 # Seconds; longer than a group waits for its processes to end.
 _REAP_SECONDS = 30
-# What cards show themselves as: ids at the PCI SIG, and Linux's drivers (linux/virtio_ids.h for virtio).
+# What NICs show themselves as: ids at the PCI SIG, and Linux's drivers (linux/virtio_ids.h for virtio).
 _SHOWN: dict[NicModel, tuple[str, str, str]] = {
     "virtio": ("0x1af4", "0x0001", "virtio_net"),
     "e1000": ("0x8086", "0x100e", "e1000"),
@@ -31,14 +31,14 @@ _SHOWN: dict[NicModel, tuple[str, str, str]] = {
 
 
 def first_user(lab: str, index: int) -> int:
-    """Where the search for a machine's users (lab.machines.container.kernel.users) begins: seldom where another's
-    does."""
+    """Choose where the search for a machine's users (lab.machines.container.kernel.users) begins: seldom where
+    another's does."""
     number = int.from_bytes(hashlib.sha256(f"{lab}/{index}".encode()).digest()[:4], "big") % _MACHINES
     return _FIRST_USER + (number << 16)
 
 
 def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
-    """The description of a node as a container machine."""
+    """Describe a node as a container machine."""
     identity = str(uuid.uuid4())
     stick = _stick(node, layout)
     return MachineSpec(
@@ -83,7 +83,7 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
 
 
 def _stick(node: NodeSpec, layout: Layout) -> tuple[DiskSpec, ...]:
-    """The USB stick, after the machine's own disks."""
+    """Describe the USB stick, which comes after the machine's own disks."""
     if layout.topology.boot not in FROM_STICK:
         return ()
     target = kernel_names((*node.all_disks, Disk(bus="usb")))[-1]
@@ -92,7 +92,7 @@ def _stick(node: NodeSpec, layout: Layout) -> tuple[DiskSpec, ...]:
 
 
 def define(layout: Layout) -> dict[str, str]:
-    """Write the descriptions of all machines, which are off; their UUIDs by name."""
+    """Write the descriptions of all machines, which are off; returns their UUIDs by name."""
     uuids = {}
     for index, node in enumerate(layout.topology.nodes):
         spec = machine_spec(node, layout, index)
@@ -104,15 +104,15 @@ def define(layout: Layout) -> dict[str, str]:
 
 
 def reap() -> list[str]:
-    """Remove what dead labs left behind, their machines' control groups too; returns one line for each.
+    """Remove the remains of dead labs, their machines' control groups too; returns a line for each.
 
-    A lab removes its groups itself when it ends, whatever ends it, unless the process that does so is killed too.
+    A lab removes its groups itself when it ends, unless the process that does so is killed too.
     """
     return records.reap(_remove_groups)
 
 
 def _remove_groups(lab_id: str) -> str:
-    """Remove a dead lab's groups; why not, if that fails."""
+    """Remove a dead lab's groups; returns the reason if that fails."""
     command = [sys.executable, "-m", "lab.machines.container.reaper", lab_id]
     try:
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_REAP_SECONDS)

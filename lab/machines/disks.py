@@ -71,7 +71,7 @@ def _fill(path: Path, size: int, serial: str) -> None:
 
 
 def random_spans(size: int) -> Iterator[tuple[int, int]]:
-    """The random parts of a disk full of data: offset and length in bytes, in order."""
+    """List the random parts of a disk full of data: offset and length in bytes, in order."""
     dense = min(DENSE_MIB * MIB, size)
     for offset in range(0, dense, 16 * MIB):
         yield offset, min(16 * MIB, dense - offset)
@@ -102,7 +102,7 @@ def run_tool(argv: list[str], text: str = "") -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a raw image as a machine sees it: of its size and each non-zero block with its offset.
+    """Hash a raw image as a machine sees it: SHA-256 of its size and each non-zero block with its offset.
 
     Holes and written zeros are the same to a machine, so they hash the same.
     """
@@ -120,7 +120,7 @@ def fingerprint(path: Path) -> str:
 
 
 def changed(layout: Layout) -> list[str]:
-    """The disks, except those to install on, that have changed since before any machine ran; one line each."""
+    """List the disks, except those to install on, that have changed since before any machine ran; a line each."""
     touched = []
     for node in layout.topology.nodes:
         for index, disk in enumerate(node.all_disks):
@@ -153,7 +153,7 @@ def write_stick(layout: Layout, node: NodeSpec, image: Path) -> None:
 
 
 def _extents(image: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
-    """The parts of a file that are not holes, in whole blocks: start and end, ascending, without overlap."""
+    """List the parts of a file that are not holes, in whole blocks: start and end, ascending, without overlap."""
     end = 0
     while end < size:
         try:

@@ -31,7 +31,7 @@ _NVME_SLOT = 0x10
 _DISK_ORDER = 2
 # Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
 _TURNS, _SOLID = "7200", "1"
-# The speed of a virtio card, in Mbit/s.
+# The speed of a virtio NIC, in Mbit/s.
 _MBIT = "10000"
 # The machine gets a disk's errors; libvirt would have it stand still.
 _REPORTED = {"error_policy": "report", "rerror_policy": "report"}
@@ -43,7 +43,7 @@ def _text(root: Element) -> str:
 
 
 def network_xml(bridge: str) -> str:
-    """A libvirt network for a bridge of the lab's, named as the bridge; DNS and DHCP are the lab's own."""
+    """Define a libvirt network for a bridge of the lab's, named as the bridge; DNS and DHCP are the lab's own."""
     root = Element("network")
     SubElement(root, "name").text = bridge
     SubElement(root, "forward", mode="bridge")
@@ -52,7 +52,7 @@ def network_xml(bridge: str) -> str:
 
 
 def pool_xml(folder: Path) -> str:
-    """A libvirt directory pool for virtual media."""
+    """Define a libvirt directory pool for virtual media."""
     root = Element("pool", type="dir")
     SubElement(root, "name").text = POOL
     SubElement(SubElement(root, "target"), "path").text = str(folder)
@@ -60,11 +60,11 @@ def pool_xml(folder: Path) -> str:
 
 
 def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
-    """The domain of a node, with a new UUID.
+    """Define the domain of a node, with a new UUID.
 
     The disk to install on comes first in the boot order, whatever its place among the disks; firmware boots from no
     other disk. A CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the CD, an
-    installed disk wins (reference/lab.md §3.4). So it is with an iSCSI disk, which the card's iPXE attaches and boots
+    installed disk wins (reference/lab.md §3.4). So it is with an iSCSI disk, which the NIC's iPXE attaches and boots
     (lab.daemons.iscsi).
     """
     identity = str(uuid.uuid4())
@@ -106,9 +106,9 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
 
 
 def chosen_by_hand(node: NodeSpec, topology: Topology) -> bool:
-    """Whether a machine starts from its stick only when that is chosen in the firmware's one-time boot menu: SeaBIOS
-    has one hard disk to boot from, the first of the order, and where that is empty it goes on to CD and network
-    (reference/lab.md §3.8)."""
+    """Look whether a machine starts from its stick only when that is chosen in the firmware's one-time boot menu:
+    SeaBIOS boots from the first hard disk alone, and where that is empty it goes on to CD and network (reference/lab.md
+    §3.8)."""
     return node.firmware == "bios" and topology.boot in FROM_STICK
 
 
@@ -135,7 +135,7 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
 
 
 def _targets(disks: tuple[Disk, ...]) -> list[str]:
-    """libvirt's names of disks, one of a kind for each bus: they choose the place on the bus, not the guest's name."""
+    """Name disks for libvirt, by their buses: the names choose the place on the bus, not the guest's name."""
     counts: dict[str, int] = {}
     names = []
     for disk in disks:
@@ -162,8 +162,8 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
         SubElement(disk, "serial").text = node.serial(index)
         if bus.told_by == "elements":
             # libvirt writes WWNs without 0x.
-            told = {"wwn": spec.wwn.removeprefix("0x"), "vendor": spec.vendor, "product": spec.model}
-            for name, text in told.items():
+            elements = {"wwn": spec.wwn.removeprefix("0x"), "vendor": spec.vendor, "product": spec.model}
+            for name, text in elements.items():
                 if text:
                     SubElement(disk, name).text = text
         if spec.root:
@@ -181,7 +181,7 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
 
 
 def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
-    """A USB stick, which comes after the disk to install on."""
+    """Add a USB stick, which comes after the disk to install on."""
     stick = SubElement(devices, "disk", type="file", device="disk")
     SubElement(stick, "driver", name="qemu", type="raw", cache="unsafe")
     SubElement(stick, "source", file=str(layout.stick(node)))
@@ -191,8 +191,8 @@ def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
 
 
 def _cache(disk: Disk) -> str:
-    """The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast. Of one
-    that can fail the machine is told at once, not the page cache later."""
+    """Choose the disk's cache. It lives no longer than the lab, so flushes need not reach the physical disk, which
+    makes etcd fast. A disk that can fail reports errors at once, not to the page cache later."""
     return "none" if disk.can_fail else "unsafe"
 
 
@@ -202,9 +202,9 @@ def _alias(index: int, kind: str = "disk") -> str:
 
 
 def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> None:
-    """What libvirt has no words for: NVMe disks, the WWN and model of SATA disks, and how fast a virtio card is.
+    """Add the parts that libvirt has no words for: NVMe disks, the WWN and model of SATA disks, a virtio NIC's speed.
 
-    LACP is for cards of one known speed (802.1AX, clause 6.3.1): without, Linux's bonding leaves it off.
+    LACP is for NICs of one known speed (802.1AX, clause 6.3.1): without, Linux's bonding leaves it off.
     """
     words: list[str] = []
     overrides: list[tuple[str, str, str, str]] = []
@@ -240,15 +240,15 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
 
 
 def _boot_orders(node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> dict[str, int]:
-    """The places of cards in the boot order, by their MAC addresses: after the disk to install on, or in its place the
-    one by which the machine reaches it."""
+    """Place NICs in the boot order, by their MAC addresses: after the disk to install on, or, in its place, the NIC by
+    which the machine reaches it."""
     if layout.topology.boot in FROM_NETWORK:
         return {cable.nic.mac: _DISK_ORDER + number for number, cable in enumerate(cables, 1)}
     return {link.mac: _DISK_ORDER for link in layout.topology.iscsi_links(node)[:1]}
 
 
 def _nics(devices: Element, cables: tuple[Cable, ...], *, orders: dict[str, int]) -> None:
-    """The cards; `orders` are the places in the boot order of those that the firmware tries, by their MAC addresses."""
+    """Add the NICs; `orders` are their places in the boot order, by their MAC addresses."""
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     # The firmware numbers buses in the order of their ports.
     for bus in range(1, max(cable.nic.pci for cable in cables) + 1):

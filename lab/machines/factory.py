@@ -51,14 +51,14 @@ Owner = Hypervisor | container.Machines
 
 
 def owner(layout: Layout) -> Owner:
-    """What owns the lab's machines: its libvirt, or the daemon of its container machines."""
+    """Reach the owner of the lab's machines: its libvirt, or the daemon of its container machines."""
     if layout.topology.machine == "container":
         return container.Machines(layout.machined)
     return Hypervisor(layout.libvirt_uri)
 
 
 def documents(machine: Machine | container.Machine) -> dict[str, str]:
-    """What its owner says of a machine, by file name."""
+    """Return the owner's descriptions of a machine, by file name."""
     if isinstance(machine, container.Machine):
         return {"json": msgspec.json.format(msgspec.json.encode(machine.look())).decode()}
     definitions = {"inactive.xml": machine.xml()}
@@ -68,12 +68,12 @@ def documents(machine: Machine | container.Machine) -> dict[str, str]:
 
 
 def ports(machine: Machine | container.Machine) -> dict[str, str]:
-    """The lab's ends of a running machine's cables, by the MAC addresses of its cards."""
+    """List the lab's ends of a running machine's cables, by the MAC addresses of its NICs."""
     if isinstance(machine, container.Machine):
         return {mac: cables.port(mac) for mac in machine.look().macs}
     found = {}
-    for card in ElementTree.fromstring(machine.xml(live=True)).findall("devices/interface"):
-        mac, target = card.find("mac"), card.find("target")
+    for nic in ElementTree.fromstring(machine.xml(live=True)).findall("devices/interface"):
+        mac, target = nic.find("mac"), nic.find("target")
         if mac is not None and target is not None and target.get("dev"):
             found[mac.get("address", "")] = target.get("dev", "")
     return found
@@ -105,14 +105,14 @@ def connect(
     serve: Callable[[Path, str], str],
     check: Callable[[], None],
 ) -> Node:
-    """A defined machine, ready to be driven. `init` is the pid of the first process of the lab's namespaces; `check`
+    """Prepare a defined machine to be driven. `init` is the pid of the first process of the lab's namespaces; `check`
     raises when the lab itself has failed."""
     machine = hypervisor.machine(spec.name)
     kind = layout.topology.bmc_of(spec)
     # A vendor's BMC has one machine, by a name of its own.
     system = bmc.system(uuid if kind == "lab" else "", spec.name)
     schemes = profile(kind).media.schemes
-    scheme = next((one for one in ("http", "https", "nfs") if one in schemes), "http")
+    scheme = next((scheme for scheme in ("http", "https", "nfs") if scheme in schemes), "http")
 
     stick: Callable[[], AbstractContextManager[None]] = nullcontext
     if isinstance(machine, Machine) and domain.chosen_by_hand(spec, layout.topology):

@@ -3,7 +3,7 @@
 The machine has the upper one. The lower one, the medium, is what fails: the kernel refuses what is written to a block
 device that is read-only (EPERM, block/fops.c), and reads nothing beyond a device's end. A loop device that meets either
 below it ends the request with an I/O error (drivers/block/loop.c), and stays as it is for all who have it open. So this
-takes neither device mapper nor a daemon in the path, and the disk is as quick as any other until it fails
+needs neither device mapper nor a daemon in the path, and the disk is as quick as any other until it fails
 (feasibility.md, "Disks that fail").
 """
 
@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.05
 
 
 class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where a disk that can fail is: its image, and the links to its two devices."""
+    """The place of a disk that can fail: its image, and the links to its two devices."""
 
     image: str
     device: str
@@ -39,13 +39,13 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def number(self) -> int:
-        """The medium's device number. Raises OSError."""
+        """Look up the medium's device number. Raises OSError."""
         return os.stat(self.medium).st_rdev
 
 
 def place(layout: Layout, node: str, disk: str = "") -> Place:
-    """A node's disk by its name ("vda"), or the one to install on. Raises LabError when there is none that can fail."""
-    [spec] = [one for one in layout.topology.nodes if one.name == node]
+    """Find a node's disk by its name ("vda"), or the disk to install on. Raises LabError when it cannot fail."""
+    [spec] = [spec for spec in layout.topology.nodes if spec.name == node]
     names = [spec.device(index) for index in range(len(spec.all_disks))]
     if disk and disk not in names:
         raise LabError(f"{node} has no disk {disk!r}; it has {', '.join(names)}")
@@ -60,44 +60,44 @@ def _place(layout: Layout, image: Path) -> Place:
 
 
 def places(layout: Layout) -> tuple[Place, ...]:
-    """All disks of a lab that can fail."""
+    """List all disks of a lab that can fail."""
     nodes = layout.topology.nodes
     disks = [(node, index) for node in nodes for index, disk in enumerate(node.all_disks) if disk.can_fail]
     return tuple(_place(layout, layout.disk(node, index)) for node, index in disks)
 
 
-def hold(one: Place, held: contextlib.ExitStack) -> None:
+def hold(disk: Place, held: contextlib.ExitStack) -> None:
     """Attach its devices, for as long as they are held or used. Raises OSError."""
-    medium = held.enter_context(attach(Path(one.image)))
+    medium = held.enter_context(attach(Path(disk.image)))
     # Direct I/O: pages in the medium's cache would keep its size from changing, and would be written past its limits.
-    disk = held.enter_context(attach(medium.path, direct=True))
-    for link, loop in ((one.medium, medium), (one.device, disk)):
+    device = held.enter_context(attach(medium.path, direct=True))
+    for link, loop in ((disk.medium, medium), (disk.device, device)):
         Path(link).unlink(missing_ok=True)
         Path(link).symlink_to(loop.path)
 
 
 @contextlib.contextmanager
-def _medium(one: Place) -> Iterator[Loop]:
-    path = Path(one.medium).resolve()
+def _medium(disk: Place) -> Iterator[Loop]:
+    path = Path(disk.medium).resolve()
     # For reading alone, which is all that a device that fails lets itself be opened for.
     with Loop(int(path.name.removeprefix("loop")), os.open(path, os.O_RDONLY | os.O_CLOEXEC)) as loop:
         yield loop
 
 
-def fail(one: Place, *, reads: bool) -> None:
+def fail(disk: Place, *, reads: bool) -> None:
     """Make writes to it fail, and with `reads` reads too. Raises LabError."""
-    _change(one, read_only=True, size=_SECTOR if reads else 0)
+    _change(disk, read_only=True, size=_SECTOR if reads else 0)
 
 
-def mend(one: Place) -> None:
+def mend(disk: Place) -> None:
     """Make it work again. Raises LabError."""
-    _change(one, read_only=False, size=0)
+    _change(disk, read_only=False, size=0)
 
 
-def _change(one: Place, *, read_only: bool, size: int) -> None:
+def _change(disk: Place, *, read_only: bool, size: int) -> None:
     try:
-        with _medium(one) as loop:
+        with _medium(disk) as loop:
             wait_until(lambda: move(loop, offset=0, size=size), _SECONDS, f"{loop.path} to be idle", poll=_POLL_SECONDS)
             fcntl.ioctl(loop.descriptor, _BLKROSET, struct.pack("=i", read_only))
     except OSError as error:
-        raise LabError(f"{one.medium}: {error}") from error
+        raise LabError(f"{disk.medium}: {error}") from error

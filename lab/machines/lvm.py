@@ -26,22 +26,18 @@ _EXTENSION = struct.pack("<II", 2, 1) + _NONE
 
 
 def _crc(data: bytes) -> int:
-    """LVM's checksum: CRC-32 with another initial value, and not inverted."""
+    """Compute LVM's checksum: CRC-32 with another initial value, and not inverted."""
     return zlib.crc32(data, _INITIAL_CRC ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
 def _uuid(*names: str) -> str:
-    """A 32-character LVM identifier derived from names."""
+    """Derive a 32-character LVM identifier from names."""
     return hashlib.sha256("/".join(names).encode()).hexdigest()[:32]
 
 
 def _dashed(uuid: str) -> str:
-    """An identifier as the text has it: 6-4-4-4-4-4-6."""
-    parts, start = [], 0
-    for length in (6, 4, 4, 4, 4, 4, 6):
-        parts.append(uuid[start : start + length])
-        start += length
-    return "-".join(parts)
+    """Write an identifier as the text has it: 6-4-4-4-4-4-6."""
+    return "-".join(part.decode() for part in struct.unpack("6s4s4s4s4s4s6s", uuid.encode()))
 
 
 def _text(group: str, volume: str, sectors: int) -> str:
@@ -93,8 +89,8 @@ creation_time = 1577836800
 
 
 def write_volume_group(disk: BinaryIO, start: int, size: int, *, group: str, volume: str) -> None:
-    """Make the `size` bytes at `start` a physical volume: the only one of `group`, with one logical volume that fills
-    it. Only metadata is written."""
+    """Make the `size` bytes at `start` the physical volume of `group`, with a logical volume that fills it. Only
+    metadata is written."""
     text = _text(group, volume, size // SECTOR).encode() + b"\0"
     header = _uuid(group, "pv0").encode() + struct.pack("<Q", size)
     header += _AREA.pack(_DATA_START, 0) + _NONE

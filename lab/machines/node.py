@@ -33,14 +33,14 @@ class Media:
         self._drive.eject()
 
     def inserted(self) -> str | None:
-        """The URL of the image in the drive."""
+        """Return the URL of the image in the drive."""
         return self._drive.inserted()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
-    hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names.
+    hypervisor's: the cable of the NIC that the machine is known by, and in `links` all of them by the NICs' names.
     `once` is there where the BMC has to be asked to boot from its CD; `stick` chooses the USB stick for the power-on
     within it, where the firmware does not come to it by itself."""
 
@@ -63,11 +63,11 @@ class Node:
         return self.spec.name
 
     def ssh(self, timeout: float = 60.0) -> Any:
-        """A testinfra Host of user core, once the node answers. Raises NodeUnreachableError after `timeout` seconds."""
+        """Connect as user core by testinfra. Raises NodeUnreachableError after `timeout` seconds without an answer."""
         return self.connect(timeout)
 
     def screenshot(self, path: Path | None = None) -> bytes:
-        """The screen as PNG, also written to `path` when that is given."""
+        """Take the screen as PNG, and write it to `path` if that is given."""
         png = self.screen.png()
         if path is not None:
             path.write_bytes(png)

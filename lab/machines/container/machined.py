@@ -1,7 +1,7 @@
 """The daemon that owns a lab's machines: `python -m lab.machines.container.machined DIR SOCKET LAB [FIRMWARE]`.
 
-DIR has a directory for each machine, with its machine.json; they are read when somebody asks for a machine that is not
-known yet. It runs in the lab's namespaces; requests and answers are of drivers.container. All machines end with it.
+DIR has a directory for each machine, with its machine.json; a request for an unknown machine has them read again. It
+runs in the lab's namespaces; requests and answers are those of drivers.container. All machines end with it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,8 @@ import msgspec
 
 from drivers.container import Reply, Request, View
 from lab.host import namespaces
-from lab.host.namespaces import unshare
-from lab.machines.container.errors import MachineError
 from lab.machines.container.kernel import cgroups, syscalls
-from lab.machines.container.kernel.errors import UnsupportedHostError
-from lab.machines.container.machine import Machine
+from lab.machines.container.machine import Machine, MachineError
 from lab.machines.container.spec import FILE
 
 _REQUEST_SECONDS = 5.0
@@ -32,8 +29,7 @@ class Daemon:
     """The machines below `directory`."""
 
     def __init__(self, directory: Path, lab: str, firmware: str) -> None:
-        unshare(syscalls.CLONE_NEWNS)
-        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.own_mounts()
         self._directory = directory
         self._lab = lab
         self._firmware = firmware
@@ -41,24 +37,24 @@ class Daemon:
         self._machines: dict[str, Machine] = {}
         self._selector = selectors.DefaultSelector()
 
-    def _look(self) -> None:
-        """Take up machines that are new."""
+    def _load_new(self) -> None:
+        """Load machines that have been added."""
         for file in sorted(self._directory.glob(f"*/{FILE}")):
             if file.parent.name not in self._machines:
                 machine = Machine(file.parent, self._lab, self._firmware, self._hierarchies)
                 self._machines[file.parent.name] = machine
 
     def _find(self, name: str) -> Machine:
-        self._look()
+        self._load_new()
         for machine in self._machines.values():
             if name in (machine.spec.name, machine.spec.uuid):
                 return machine
         raise MachineError("unknown", f"there is no machine {name!r}")
 
     def do(self, request: Request) -> tuple[View, ...]:
-        """Do what is asked for; the machines that it was about. Raises MachineError, OSError."""
+        """Carry a request out, and return the machines that it was about. Raises MachineError, OSError."""
         if request.op == "list":
-            self._look()
+            self._load_new()
             return tuple(machine.view() for machine in self._machines.values())
         machine = self._find(request.machine)
         if request.op in ("off", "reset"):
@@ -90,7 +86,7 @@ class Daemon:
             self._selector.unregister(machine.status)
 
     def serve(self, path: Path) -> NoReturn:
-        """Answer for ever."""
+        """Answer requests until the process ends."""
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(path))
@@ -107,11 +103,11 @@ class Daemon:
                         self._listen(key.data)
 
     def read_status(self, machine: Machine) -> None:
-        """Take up what a machine's warden has written to its status, or its end; what breaks then goes to the log."""
+        """Read a machine's status from its monitor; an error goes to the log."""
         try:
             machine.read_status()
         except Exception:
-            # What a machine leaves and cannot be cleared away must not affect the lab's other machines.
+            # A machine that cannot be cleared away must not affect the lab's others.
             print(f"{machine.spec.name}:", file=sys.stderr)
             traceback.print_exc(file=sys.stderr)
 
@@ -121,12 +117,12 @@ class Daemon:
             connection.settimeout(_REQUEST_SECONDS)
             line = connection.makefile("rb").readline()
             if not line:
-                # Somebody looked whether we listen.
+                # A client that only checks whether the daemon is up.
                 return
             connection.sendall(msgspec.json.encode(self.reply_to(line)) + b"\n")
 
     def reply_to(self, line: bytes) -> Reply:
-        """The answer to a request, whatever breaks."""
+        """Answer a request, whatever breaks."""
         try:
             return Reply(machines=self.do(msgspec.json.decode(line, type=Request)))
         except MachineError as error:
@@ -139,11 +135,11 @@ class Daemon:
 
 
 def main(argv: list[str]) -> int:
-    """Run the daemon; the module's docstring has the arguments."""
+    """Run the daemon with the arguments of the module's docstring."""
     namespaces.die_with_parent()
     try:
         daemon = Daemon(Path(argv[0]), argv[2], argv[3] if len(argv) > 3 else "")
-    except UnsupportedHostError as error:
+    except cgroups.UnsupportedHostError as error:
         print(error, file=sys.stderr)
         return 1
     return daemon.serve(Path(argv[1]))

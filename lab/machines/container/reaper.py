@@ -1,9 +1,7 @@
-"""What is left when a lab's processes are gone: control groups, and limits in others.
+"""The remover of a dead lab's control groups and limits: `python -m lab.machines.container.reaper LAB < PIPE`.
 
-`python -m lab.machines.container.reaper LAB < PIPE`
-
-It waits until the pipe that is its standard input has no writer any more, which every process of the lab's supervisor
-is, and removes the lab's groups and limits. It is not in the lab's PID namespace, so that it outlives all of it.
+It waits until the pipe has no writer any more: every process of the lab's supervisor is a writer. It is outside of the
+lab's PID namespace, so that it outlives all of it.
 """
 
 from __future__ import annotations
@@ -13,15 +11,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.host.namespaces import unshare
 from lab.machines.container.kernel import cgroups, syscalls, throttle
 
 
 def reap(lab: str) -> None:
-    """Remove the groups of a lab that has ended, and the limits of its disks. Raises OSError when something still runs
-    in the groups."""
-    unshare(syscalls.CLONE_NEWNS)
-    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    """Remove the groups of a lab that has ended, and the limits of its disks. Raises OSError when a process is left in
+    them."""
+    syscalls.own_mounts()
     with tempfile.TemporaryDirectory() as folder:
         syscalls.mount("groups", folder, "tmpfs")
         try:
@@ -36,7 +32,7 @@ def reap(lab: str) -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run the reaper; the module's docstring has the arguments."""
+    """Run the reaper with the arguments of the module's docstring."""
     while os.read(0, 64):
         pass
     reap(argv[0])

@@ -1,4 +1,4 @@
-"""What a container machine is: plain data, kept as machine.json in the machine's directory.
+"""The description of a container machine: plain data, kept as machine.json in the machine's directory.
 
 The runtime (this package) and the machine's firmware (lab.machines.container.firmware) both read it; a change of a
 field is a change of both. The firmware's side of the contract:
@@ -7,16 +7,9 @@ field is a change of both. The firmware's side of the contract:
 
 It runs privileged (in the user namespace of the host) in a private mount namespace of this boot, has what the machine
 boots read behind `fence` (lab.machines.container.fence.reader), and runs nothing of it. `devices` maps the machine's
-disks and partitions ("vda", "vda3") to block device files of the host. What it returns has either an early boot, code
-of the image that the machine runs itself (Early); or the complete root file system is mounted read-write at `root`
-then. It raises NotBootable when nothing boots, or when a boot loader stops; the console says so then, and the machine
-stays on.
-
-A root that is mounted is handed over: afterwards the runtime hands every mount at or below `root` to the machine with
-shifted owners. Owners 0 to 65535 on the file systems stay what they are there; the firmware need not care. An overlay
-cannot be handed over as a whole (the kernel maps no owners of overlays), so the runtime mounts its layers again,
-mapped: lower, upper and work directories must be absolute paths that can still be opened in this mount namespace after
-the return, without `,` and `:`.
+disks and partitions ("vda", "vda3") to block device files of the host; `root` is an empty directory, in which the early
+boot finds what is mounted there. The firmware returns that early boot: code that the machine runs itself (Early). It
+raises NotBootable when nothing boots, or when a boot loader stops; the console says so then, and the machine stays on.
 """
 
 from __future__ import annotations
@@ -29,6 +22,7 @@ from typing import BinaryIO, Literal, Protocol
 import msgspec
 
 from lab.buses import Bus
+from lab.errors import LabError
 
 BootFrom = Literal["hd", "usb", "cdrom", "network"]
 USUAL_ORDER: tuple[BootFrom, ...] = ("hd", "usb", "cdrom", "network")
@@ -37,9 +31,17 @@ FILE = "machine.json"
 FirmwareKind = Literal["uefi", "bios"]
 
 
+class NotBootable(LabError):
+    """The machine has no root file system to start from; `reason` says what was tried, a line each."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A network card: its name in the machine, its MAC address, the bridge of the lab's that its cable ends in ("": the
-    lab's switch); and `shown`, the PCI ids of vendor and device and the driver that the machine sees."""
+    """A NIC: its name in the machine, its MAC address, the bridge of the lab's that its cable ends in ("": the lab's
+    switch); and `shown`, the PCI ids of vendor and device and the driver that the machine sees."""
 
     name: str
     mac: str
@@ -49,8 +51,8 @@ class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image or a block device, `size` in
-    bytes, `bus` the bus that the machine sees it on."""
+    """A disk: its kernel name in the machine ("vda"), the raw image or block device, its size in bytes, and its bus as
+    the machine sees it."""
 
     target: str
     path: str
@@ -63,15 +65,15 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     bus: Bus = "virtio"
 
     def partition(self, number: int) -> str:
-        """The kernel's name of one of its partitions."""
+        """Name a partition as the kernel does."""
         return f"{self.target}{'p' if self.target[-1].isdigit() else ''}{number}"
 
 
 class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One machine. `cdrom` is the image in its drive, `stick` the target of the disk that is a USB stick; `boot` the
-    order in which devices are tried, `boot_once` what is tried first at the next boot only, `boot_disks` the targets of
-    the disks that are booted from as "hd", in order (none: all, as they come); `uid_base` the host's user that is root
-    inside (65536 belong to it), or the next one that no other machine has at power-on."""
+    """A machine. `cdrom` is the image in its drive, `stick` the target of the disk that is a USB stick, `boot` the boot
+    order, `boot_once` the first device at the next boot only, `boot_disks` the targets of the disks that are booted
+    from as "hd", in order (none: all), `pulled` the MAC addresses of NICs without a cable. `uid_base` is the host's
+    user that is root inside (65536 belong to it), or the next that no other machine has at power-on."""
 
     name: str
     uuid: str
@@ -86,6 +88,7 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     boot: tuple[BootFrom, ...] = USUAL_ORDER
     boot_once: BootFrom | None = None
     boot_disks: tuple[str, ...] = ()
+    pulled: tuple[str, ...] = ()
     console_log: str
     console_socket: str
     uid_base: int
@@ -94,7 +97,7 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     def order(self) -> tuple[BootFrom, ...]:
         """The devices to try at the next power-on, in order, each once; a stick that is not plugged in is no device."""
         first = (self.boot_once,) if self.boot_once else ()
-        return tuple(one for one in dict.fromkeys([*first, *self.boot]) if one != "usb" or self.stick)
+        return tuple(name for name in dict.fromkeys([*first, *self.boot]) if name != "usb" or self.stick)
 
     @property
     def bootable(self) -> tuple[str, ...]:
@@ -114,8 +117,8 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Drive(msgspec.Struct, frozen=True, kw_only=True):
-    """A medium: the machine's name of the drive or stick that has it, its label, the number of its block device and of
-    the device that has its index for erofs (or None), and descriptors of both, which keep them."""
+    """A medium: the machine's name of its drive or stick, its label, the number of its block device and of the device
+    with its index for erofs (or None), and descriptors that keep both devices."""
 
     name: str
     label: str
@@ -125,9 +128,9 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Early(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine runs before its init, as its first process and behind its fence: `stage` is module:class of it
-    (see Stage), `images` are descriptors of its initrds as the boot loader read them, whoever sends them closes them;
-    `drives` are the media that it may mount."""
+    """The early boot, which a machine runs before its init, as its first process and behind its fence: module:class of
+    its Stage, descriptors of the initrds as the boot loader read them, whose sender closes them, and the media that the
+    machine may mount."""
 
     stage: str
     images: tuple[int, ...]
@@ -135,34 +138,34 @@ class Early(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a boot came to: the kernel's arguments, the init to start with its own, and its environment; what is run
-    before that, or None when the root is mounted."""
+    """The outcome of a boot: the kernel's arguments, the init to start with its own, its environment, and the early
+    boot before it."""
 
     arguments: list[str]
     init: list[str]
+    early: Early
     environment: dict[str, str] = {}
-    early: Early | None = None
 
 
 class Stage(Protocol):
-    """An early boot within the machine. It is made before the fence is closed and must have loaded all that it needs:
-    no file of the host can be opened later."""
+    """The early boot's code. It is made before the fence is closed and must have loaded all that it needs: no file of
+    the host can be opened later."""
 
     def __init__(self, memory_mib: int, arguments: Sequence[str]) -> None: ...
 
     def lay_out(self, place: Path, images: Sequence[memoryview]) -> None:
         """Mount at `place` the file system that it runs in; with directories for /proc, /sys, /dev and /run, which are
-        mounted afterwards. Raises NotBootable."""
+        mounted afterwards. The firmware's `root` is beside it. Raises NotBootable."""
 
     def go(self, console: BinaryIO) -> Path:
-        """Run it, in that file system; returns where the machine's root is mounted. Raises NotBootable."""
+        """Run it in that file system, and return the directory of the machine's root. Raises NotBootable."""
 
 
 @dataclass(frozen=True)
 class Fence:
-    """What the readers of an image are kept behind: a descriptor of the machine's user namespace, an empty directory
-    that becomes their root, what puts a process into the machine's control groups (None: nothing does); and a
-    descriptor of the network namespace with the machine's cards, by which others ask for them (-1: there is none)."""
+    """The fence of an image's readers: a descriptor of the machine's user namespace, an empty directory that becomes
+    their root, a function that puts a process into the machine's control groups, and a descriptor of the network
+    namespace with the machine's NICs (-1: none), which is asked by others for them."""
 
     users: int
     empty: Path
@@ -171,7 +174,7 @@ class Fence:
 
 
 class Firmware(Protocol):
-    """What boots machines: this module's docstring has the contract. `console` is the serial line."""
+    """A function that boots machines, by the contract of this module's docstring. `console` is the serial line."""
 
     def __call__(
         self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence

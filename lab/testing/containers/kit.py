@@ -8,11 +8,12 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from drivers.console import FileConsole
 from drivers.container import Machine, Machines
 from drivers.errors import ConnectionFailedError
+from lab.host.preflight import container_problems
 from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
 
 ROOT = Path(__file__).parents[3]
@@ -45,9 +46,18 @@ def write(path, text):
 
 
 def tree() -> Path | None:
-    """Return the root tree of the machine OS, when some release was built here."""
+    """Find the root tree of the machine OS, if a release was built here."""
     trees = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
     return trees[-1] if trees else None
+
+
+def why_not() -> str:
+    """Say why no machine boots the tree here; empty where it does."""
+    if os.geteuid() != 0:
+        return "needs root: namespaces, loop devices, control groups"
+    if tree() is None:
+        return "no release was built here: there is no tree to boot"
+    return "; ".join(container_problems())
 
 
 def spec(
@@ -60,7 +70,7 @@ def spec(
     first_user: int = 1 << 28,
     firmware: Literal["uefi", "bios"] = "uefi",
 ) -> MachineSpec:
-    """Return a machine with one card and one disk, an image."""
+    """Describe a machine with a NIC and a disk, an image."""
     return MachineSpec(
         name=name,
         uuid=str(uuid.uuid4()),
@@ -76,7 +86,7 @@ def spec(
 
 
 def serial(folder: Path, name: str) -> FileConsole:
-    """Return the serial line of a machine whose `spec` names this folder."""
+    """Open the serial line of a machine whose `spec` names this folder."""
     return FileConsole(folder / "console.log", folder / "console.sock", machine=name)
 
 
@@ -98,7 +108,7 @@ class World:
         )
         os.close(read)
 
-    def start(self) -> World:
+    def __enter__(self) -> World:
         """Start it, and wait for the daemon's first answer."""
         daemon = (sys.executable, "-m", "lab.machines.container.machined", str(self.root / "machines"))
         arguments = (str(self.machines.path), self.lab, self._firmware)
@@ -139,7 +149,7 @@ class World:
         first_user: int = 1 << 28,
         firmware: Literal["uefi", "bios"] = "uefi",
     ) -> Machine:
-        """Return a machine with one card and one disk."""
+        """Add a machine with a NIC and a disk."""
         name = f"m{index}"
         folder = self.root / "machines" / name
         folder.mkdir()
@@ -153,9 +163,19 @@ class World:
         machine.save(folder)
         return self.machines.machine(name)
 
+    def boot(self, index: int = 0, **fields: Any) -> Machine:
+        """Add a machine as `define` does, and boot it to its login."""
+        machine = self.define(index, **fields)
+        machine.on()
+        self.console(machine).wait_for(r"login: ", PATIENCE)
+        return machine
+
     def console(self, machine: Machine) -> FileConsole:
-        """Its serial line."""
+        """Open its serial line."""
         return serial(self.root / "machines" / machine.name, machine.name)
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
 
     def kill(self) -> None:
         """kill -9 of the process that all others hang on, and the end of what waits for that."""
@@ -167,7 +187,7 @@ class World:
         self._reaper.wait(PATIENCE)
 
     def init(self, machine: Machine) -> int:
-        """Return the host's pid of a running machine's init."""
+        """Find the host's pid of a running machine's init."""
         return init_of(self.lab, machine.name)
 
     def run(self, machine: Machine, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
@@ -176,7 +196,7 @@ class World:
 
 
 def init_of(lab: str, name: str) -> int:
-    """Return the host's pid of the init of a lab's running machine."""
+    """Find the host's pid of the init of a lab's running machine."""
     group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/{name}/machine"))
     for folder, _, files in os.walk(group):
         if "cgroup.procs" in files:
@@ -202,7 +222,21 @@ def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subpr
 
 
 def attempt(world: World, machine: Machine, code: str) -> tuple[bool, list[str]]:
-    """Run it as root of a machine. True when it got through; its last words."""
+    """Run Python as root of a machine; returns whether it got through, and its last words."""
     script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
     completed = world.run(machine, script)
     return completed.returncode == 0, completed.stderr.strip().splitlines()[-1:] or [str(completed.returncode)]
+
+
+def refused(world: World, machine: Machine, code: str) -> list[str]:
+    """Hold that Python does not get through; returns its last words."""
+    through, last_words = attempt(world, machine, code)
+    assert not through, last_words
+    return last_words
+
+
+def allowed(world: World, machine: Machine, code: str) -> list[str]:
+    """Hold that Python gets through; returns its last words."""
+    through, last_words = attempt(world, machine, code)
+    assert through, last_words
+    return last_words

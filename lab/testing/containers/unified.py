@@ -10,7 +10,7 @@ __all__ = ["boot", "pretend"]
 
 
 def pretend() -> None:
-    """From now on this process takes its host for one that has cgroup2 alone."""
+    """Have this process take its host for one with cgroup2 alone."""
     cgroups.controllers = lambda cgroups: []
     cgroups.UNIFIED = ("hugetlb",)
     cgroups.unified_limits = lambda memory_mib, vcpus: {"cgroup.max.depth": "40"}

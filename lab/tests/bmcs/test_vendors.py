@@ -143,7 +143,13 @@ def test_once_counts_a_power_on_that_happened(bmc, monkeypatch):
     refused(bmc.reset("ForceRestart"), 409)
     refused(bmc.reset("Explode"), 400)
     assert bmc.override == ("Cd", "Once")
-    with failing(bmc, monkeypatch, "on"):
+    with monkeypatch.context() as broken:
+
+        def fail(_request):
+            raise PowerError("its monitor cannot be started", machine="master-0")
+
+        usual = bmc.machine.ask
+        broken.setattr(bmc.machine, "ask", lambda request: fail(request) if request.op == "on" else usual(request))
         refused(bmc.reset("On"), 500)
     assert bmc.override == ("Cd", "Once")
     bmc.machine.ask(Request(op="media", machine="master-0", value="/some.iso"))
@@ -184,7 +190,15 @@ def test_an_ilos_medium_leaves_at_the_second_start_and_at_nothing_else(bmc, imag
         assert is_in()
     bmc.reset("ForceOff")
     bmc.reset("ForceOff")
-    with failing(bmc, monkeypatch, "on"):
+    usual = bmc.machine.ask
+
+    def broken(request):
+        if request.op == "on":
+            raise PowerError("its monitor cannot be started", machine="master-0")
+        return usual(request)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bmc.machine, "ask", broken)
         refused(bmc.reset("On"), 500)
     assert is_in()
     bmc.reset("On")
@@ -256,6 +270,13 @@ def test_a_patch_that_names_no_image_ejects_none(bmc, image):
 @pytest.mark.parametrize(("bmc", "drive"), INSERTS[:3], indirect=["bmc"])
 def test_an_eject_that_fails_leaves_the_image_in_the_books_too(bmc, drive, image, monkeypatch):
     assert bmc.insert(drive, Image=image).status_code == 204
+    usual = bmc.machine.ask
+
+    def broken(request):
+        if request.op == "media":
+            raise PowerError("its monitor does not answer", machine="master-0")
+        return usual(request)
+
     eject = f"{bmc.media}/{drive}/Actions/VirtualMedia.EjectMedia"
     with failing(bmc, monkeypatch, "media"):
         refused(bmc.ask("POST", eject, {}), 500)

@@ -1,4 +1,4 @@
-"""What tests of machines share."""
+"""Fixtures that tests of machines share."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ while :; do sleep 1000; done
 
 
 def needs_lab(shape: Topology) -> pytest.MarkDecorator:
-    """The mark of tests that are skipped where no lab of this shape runs; its reason has all problems."""
+    """Mark tests that are skipped where no lab of this shape runs; the reason has all problems."""
     problems = preflight.problems(shape, Path("/"), "")
     return pytest.mark.skipif(bool(problems), reason=f"this machine cannot run a lab: {'; '.join(problems)}")
 
@@ -58,7 +58,7 @@ def _libraries(tree: Path, program: str) -> list[str]:
 
 
 def _module_files(tree: Path) -> list[str]:
-    """The modules and what they depend on, in the order in which they go in."""
+    """List the modules and their dependencies, in the order of loading."""
     [folder] = (tree / "lib/modules").iterdir()
     needs = {}
     for line in (folder / "modules.dep").read_text().splitlines():
@@ -83,7 +83,7 @@ def _module_files(tree: Path) -> list[str]:
 
 
 def build(tree: Path, work: Path, script: str) -> Path:
-    """The CD's image, for BIOS, from the root tree of the machine OS. The script's output goes to the serial line."""
+    """Make the CD's image, for BIOS, from the machine OS's root tree. The script's output goes to the serial line."""
     disc = _disc(tree, work, script)
     for part in ISOLINUX:
         shutil.copyfile(part, disc / part.name)
@@ -99,7 +99,7 @@ SHIM, GRUB = Path("/usr/lib/shim/shimx64.efi.signed"), Path("/usr/lib/grub/x86_6
 
 
 def build_uefi(tree: Path, work: Path, script: str, *, shim: Path = SHIM, signed_kernel: bool = True) -> Path:
-    """A CD for UEFI, with Debian's signed GRUB and kernel, or with a kernel that nobody signed."""
+    """Make a CD for UEFI, with Debian's signed GRUB and kernel, or with an unsigned kernel."""
     disc = _disc(tree, work, script)
     if not signed_kernel:
         completed = subprocess.run(
@@ -155,7 +155,7 @@ def _image(disc: Path, work: Path, *words: str) -> Path:
 
 
 def _real(tree: Path, file: str) -> str:
-    """Where a link within the tree leads to."""
+    """Resolve a link within the tree."""
     resolved = subprocess.run(
         ["chroot", tree, "readlink", "-f", f"/{file}"], capture_output=True, text=True, check=True
     )

@@ -40,7 +40,7 @@ def test_bios_and_kvm_are_honoured(tmp_path):
 
 
 def orders(shape, tmp_path):
-    """The boot order: what comes when."""
+    """List the devices in boot order."""
     by_order = {}
     for parent in machine(shape, tmp_path, kvm=False).find("devices"):
         for boot in parent.findall("boot"):
@@ -49,13 +49,13 @@ def orders(shape, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("way", "behind"),
+    ("way", "after"),
     [("iso", []), ("usb", ["STICK"]), ("config-image", ["STICK"]), ("pxe", ["nv5254006e3000"]),
      ("http-boot", ["nv5254006e3000"])],
 )  # fmt: skip
-def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind):
+def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, after):
     shape = msgspec.structs.replace(topology.sno(), boot=way)
-    assert orders(shape, tmp_path) == ["master-0-vda", *behind]
+    assert orders(shape, tmp_path) == ["master-0-vda", *after]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_first_place_is_left_for_what_is_chosen_for_one_boot(tmp_path, way, 
 def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
     assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
     serials = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
-    assert [one.text for one in serials] == ["master-0-sda"]
+    assert [serial.text for serial in serials] == ["master-0-sda"]
 
 
 def test_secure_boot_is_the_firmware_with_microsofts_keys(tmp_path):

@@ -29,9 +29,9 @@ def shape(*, able):
 
 def test_a_disk_is_found_by_its_name_or_as_the_one_to_install_on(tmp_path):
     layout = Layout(tmp_path, shape(able=True))
-    [one] = failing.places(layout)
-    assert one.image == str(layout.disk(layout.topology.nodes[0], 1))
-    assert failing.place(layout, "master-0") == failing.place(layout, "master-0", "vdb") == one
+    [disk] = failing.places(layout)
+    assert disk.image == str(layout.disk(layout.topology.nodes[0], 1))
+    assert failing.place(layout, "master-0") == failing.place(layout, "master-0", "vdb") == disk
     with pytest.raises(LabError, match="vda of master-0 cannot fail"):
         failing.place(layout, "master-0", "vda")
     with pytest.raises(LabError, match="no disk 'vdx'; it has vda, vdb"):
@@ -41,7 +41,7 @@ def test_a_disk_is_found_by_its_name_or_as_the_one_to_install_on(tmp_path):
 def test_only_a_lab_with_such_disks_has_the_daemon_and_only_they_take_its_devices(tmp_path):
     for able in (True, False):
         layout = Layout(tmp_path / f"lab-{able}", shape(able=able))
-        names = {one.name for one in services.prepare(layout, "sno-1", None, None).plan.services}
+        names = {service.name for service in services.prepare(layout, "sno-1", None, None).plan.services}
         assert ("disks" in names) == able
         assert layout.failing.parent.joinpath("failing.json").exists() == able
         first, second = containers.machine_spec(layout.topology.nodes[0], layout, 0).disks
@@ -155,8 +155,8 @@ def test_a_limit_is_in_every_group_and_goes_with_its_lab(tmp_path, monkeypatch):
 
     def make_group(group: Path) -> None:
         group.mkdir(parents=True)
-        for one in (name, name.replace("write", "read")):
-            (group / one).touch()
+        for file in (name, name.replace("write", "read")):
+            (group / file).touch()
 
     def limits_of(group: Path) -> str:
         return (group / name).read_text()

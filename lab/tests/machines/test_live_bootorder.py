@@ -47,7 +47,7 @@ LOADER = r"\EFI\debian\shimx64.efi"
 
 
 def booted(machine):
-    """What the machine starts from."""
+    """Wait for the name of the device that the machine starts from."""
     return machine.console.wait_for(r"FROM THE (CD|DISK)", SECONDS).group(1)
 
 
@@ -104,7 +104,7 @@ def test_live_a_cd_asked_for_once_comes_before_a_disk_that_boots_and_then_behind
     topology_of_test = shape(firmware, bus, "lab" if bmc == "ipmi" else bmc)
     with Lab(msgspec.structs.replace(topology_of_test, ipmi=bmc == "ipmi"), artifacts=tmp_path / "lab") as lab:
         machine = lab.nodes["master-0"]
-        # Nothing is on the disk: on to the CD, which is behind it.
+        # Nothing is on the disk: on to the CD, which comes after it.
         machine.media.insert(image)
         machine.power.on()
         assert booted(machine) == "CD"
@@ -125,7 +125,7 @@ def test_live_a_cd_asked_for_once_comes_before_a_disk_that_boots_and_then_behind
             machine.power.on()
             assert not machine.boot.booted()
         assert booted(machine) == "CD"
-        # By itself, and switched on by others: the CD, which is still there, is behind the disk.
+        # By itself, and switched on by others: the CD, which is still inserted, comes after the disk.
         restart(machine)
         assert booted(machine) == "DISK"
         machine.power.cycle()

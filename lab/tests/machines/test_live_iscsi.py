@@ -1,4 +1,4 @@
-"""A root on an iSCSI disk: the card's iPXE boots it, the initramfs finds it again, by one path or by two."""
+"""A root on an iSCSI disk: the NIC's iPXE boots it, the initramfs finds it again, by one path or by two."""
 
 import json
 import shutil

@@ -46,8 +46,8 @@ UNOPENED = "neither TPM nor Tang opens the LUKS volume"
 
 
 def config_with(clevis: dict[str, Any]) -> dict[str, Any]:
-    """The volume as assisted-service has it (installer/rendezvous/prepare/diskencryption.py), opened by these keys, and
-    a service by which the booted system says where its root is."""
+    """Define the volume as assisted-service does (installer/rendezvous/prepare/diskencryption.py), opened by these
+    keys, and a service by which the booted system says where its root is."""
     config: dict[str, Any] = json.loads(json.dumps(live.CONFIG))
     config["ignition"]["version"] = "3.2.0"
     volume = {
@@ -64,7 +64,7 @@ def config_with(clevis: dict[str, Any]) -> dict[str, Any]:
 
 
 def stops_unopened(machine: Node) -> None:
-    """The machine boots, and nothing opens its volume."""
+    """Boot, and hold that nothing opens the volume."""
     assert UNOPENED in boot(machine, "BOOT STOPPED end of report", SECONDS)
 
 

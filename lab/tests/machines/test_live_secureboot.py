@@ -52,7 +52,7 @@ def signed_os(monkeypatch):
 
 
 def _large():
-    """The machine as large as its OS wants it."""
+    """Give the machine the size that its OS needs."""
     [node] = SHAPE.nodes
     return msgspec.structs.replace(SHAPE, nodes=(msgspec.structs.replace(node, memory_mib=3072, vcpu=2, disk_gib=8),))
 

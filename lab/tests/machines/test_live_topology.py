@@ -71,12 +71,18 @@ cat /proc/net/bonding/bond0
 for try in 1 2 3 4 5 6 7 8; do ping -c1 -W2 192.168.111.1 && break; sleep 1; done
 ping -c1 -W5 -M do -s 8900 192.168.111.1
 ping -c1 -W5 10.9.0.1
+ip link add link bond0 name bond0.112 type vlan id 112
+ip link set bond0.112 up
+ping -c1 -W2 -I bond0.112 192.168.111.1 > /dev/null && echo "another tag passes" || echo "another tag is dropped"
+ip link set eno7 down
+sleep 4
+ping -c1 -W5 192.168.111.1
 """
 
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """What the script printed on the serial line."""
+    """The script's output on the serial line."""
     text = SHAPE.replace("clock_offset: 864000", f"clock_offset: 864000\n    tpm: {str(TPM).lower()}")
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
         image = kit.build(tree(), Path(beside), SCRIPT)
@@ -87,8 +93,8 @@ def output(tmp_path_factory):
 
 
 def test_live_cards_have_their_names_and_the_clock_its_offset(output):
-    cards = next(line for line in output.splitlines() if "enp2s0" in line)
-    assert {"enp2s0", "eno7", "enp4s0"} <= set(cards.split()), output
+    nics = next(line for line in output.splitlines() if "enp2s0" in line)
+    assert {"enp2s0", "eno7", "enp4s0"} <= set(nics.split()), output
     assert bool(re.search("^tpm0$", output, re.M)) is TPM, output
     clock = int(re.search(r"^clock (\d+)", output, re.M)[1])
     assert abs(clock - time.time() - 864_000) < 2 * SECONDS
@@ -97,8 +103,9 @@ def test_live_cards_have_their_names_and_the_clock_its_offset(output):
 def test_live_linux_bonding_finds_a_partner_and_tagged_frames_pass(output):
     assert re.search(r"Number of ports: 2$", output, re.M), output
     assert "Partner Mac Address: 02:6e:30:00:00:00" in output
-    # Tagged, the same with 8900 bytes, and the other network.
-    assert output.count("1 received") == 3, output
+    # Tagged, the same with 8900 bytes, the other network, and tagged by the NIC that is left.
+    assert output.count("1 received") == 4, output
+    assert "another tag is dropped" in output
 
 
 @pytest.mark.skipif(
@@ -120,8 +127,8 @@ def test_live_disks_of_all_buses_say_who_they_are(output):
 
 def test_live_every_model_of_card_is_one_of_libvirts(tmp_path):
     models = ("virtio", "e1000", "e1000e", "rtl8139", "vmxnet3")
-    cards = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
-    node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{cards}"
+    nics = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
+    node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{nics}"
     text = f"name: cards\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
     with Lab(topology.load_text(text), artifacts=tmp_path) as lab:
         lab.nodes["m"].power.on()

@@ -1,1 +1,1 @@
-"""What a container machine is kept in: namespaces, the filter, and the calls that are answered for it."""
+"""The fence of a container machine: the filter of its calls, the answers to some of them, and readers of images."""

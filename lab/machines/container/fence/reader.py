@@ -1,8 +1,8 @@
-"""Reads what an image says of itself, in a process that has no rights and nothing open but what it is to read.
+"""A process that reads an image or a disk: without rights, and with nothing open but what it is to read.
 
-It is a child of the warden's, forked for one question, as root of the machine's user namespace (an ordinary user of the
-host's), without capabilities, with an empty root directory and no network, its calls down to reading, memory and
-answers; it has a limit of memory and one of time. Its answer is a message, which the warden decodes by its type.
+It is a child of the machine's monitor, forked for one question, as root of the machine's user namespace (an ordinary
+user of the host), without capabilities, with an empty root directory and no network. Its system calls are those of
+reading, memory and answers; its memory and its time are limited. The monitor decodes its answer by its type.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
+from lab.errors import LabError
 from lab.host.namespaces import die_with_parent, setns, unshare
 from lab.machines.container.fence import seccomp
-from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Fence
 
@@ -36,8 +36,8 @@ _BROKEN = b"!"
 # Modules that Python would load when they are first needed: behind the fence it cannot.
 for _name in ("utf-16-be", "utf-16-le", "utf-8", "latin-1", "ascii"):
     codecs.lookup(_name)
-# What Python may map for itself while it reads, besides what the process that it was forked from had mapped: that is
-# 100 MiB in a warden, and several hundred in a test that has imported much.
+# Python's own memory while it reads, besides what the process that it was forked from had mapped: 100 MiB in a
+# monitor, several hundred in a test that has imported much.
 _OWN_MIB = 256
 # asm/unistd_64.h
 _CALLS = (
@@ -50,6 +50,10 @@ _CALLS = (
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 
 
+class CannotRead(LabError):
+    """The reader came to no answer; `str()` says why in a line."""
+
+
 def ask(
     fence: Fence,
     read: Callable[[socket.socket], None],
@@ -60,11 +64,11 @@ def ask(
     file_mib: int,
     seconds: float,
 ) -> None:
-    """Have `read` run by a reader that has these descriptors and a line, and give each message at its other end to
-    `answer`, with the descriptors that came with it, until that says True.
+    """Run `read` in a reader that has these descriptors and a line, and pass each message at its other end to `answer`,
+    with the descriptors that came with it, until that returns True.
 
-    `memory_mib` is for what it reads, `file_mib` for each file in memory that it makes. Raises CannotRead; what
-    `answer` raises.
+    `memory_mib` limits the memory of what it reads, `file_mib` each file in memory that it makes. Raises CannotRead,
+    and the exceptions of `answer`.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
@@ -110,7 +114,7 @@ def _listen(line: socket.socket, answer: Callable[[bytes, list[int], socket.sock
 
 
 def value(fence: Fence, read: Callable[[], object], kind: type[T], *, descriptors: Iterable[int], seconds: float) -> T:
-    """What `read` returns, of type `kind`, as JSON carries it. Raises CannotRead."""
+    """Return what `read` does, of type `kind`, by way of JSON. Raises CannotRead."""
     values: list[T] = []
 
     def answer(message: bytes, descriptors: list[int], line: socket.socket) -> bool:
@@ -122,10 +126,10 @@ def value(fence: Fence, read: Callable[[], object], kind: type[T], *, descriptor
             raise CannotRead(f"its reader says nonsense: {error}") from None
         return True
 
-    def tell(line: socket.socket) -> None:
+    def send(line: socket.socket) -> None:
         line.send(msgspec.json.encode(read()))
 
-    ask(fence, tell, descriptors=descriptors, answer=answer, memory_mib=64, file_mib=0, seconds=seconds)
+    ask(fence, send, descriptors=descriptors, answer=answer, memory_mib=64, file_mib=0, seconds=seconds)
     return values[0]
 
 
@@ -183,7 +187,7 @@ def _shut(fence: Fence, kept: list[int], limits: tuple[int, int, float]) -> None
 
 
 def _mapped_mib() -> int:
-    """How much this process has mapped, by proc(5)."""
+    """Sum up the memory that this process has mapped (proc(5))."""
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() >> 20
 
 

@@ -1,8 +1,7 @@
-"""The system calls of a machine that its warden answers, and those that nobody answers (seccomp(2), linux/filter.h).
+"""The filter of a machine's system calls: some are refused, some answered by its monitor (seccomp(2), linux/filter.h).
 
-User namespaces already refuse most of what a machine may not; the filter adds what they would let through, and hands
-a few calls to the warden, which does for the machine what needs the host's rights (see
-lab.machines.container.fence.broker).
+User namespaces refuse most of what a machine may not; the filter adds what they would let through, and hands a few
+calls that need the host's rights to the monitor (lab.machines.container.fence.broker).
 """
 
 from __future__ import annotations
@@ -49,25 +48,25 @@ _REFUSED = {
     "io_uring_setup": 425,
     "quotactl_fd": 443,
 }
-# The other way to mount: who finds it missing takes mount(2), which the warden sees. Keys, which know no namespaces but
-# the users': runtimes of containers do without them where they are missing.
+# The other way to mount: programs that find it missing take mount(2), which the monitor sees. Keys, which know no
+# namespaces but the users': runtimes of containers do without them where they are missing.
 _MISSING = {"add_key": 248, "request_key": 249, "keyctl": 250, "fsopen": 430}
-# Asynchronous I/O, of which a host has so much for all (fs.aio-max-nr): programs do without where it is missing.
+# Asynchronous I/O, of which a host has a fixed amount for all (fs.aio-max-nr): programs do without.
 _MISSING |= {"io_setup": 206}
 # Sockets that are in no network namespace: AF_VSOCK, AF_QIPCRTR (linux/socket.h); and AF_XDP, whose rings are memory
-# that is counted for nobody.
+# that no group is charged for.
 _NO_FAMILIES = (40, 42, 44)
 # Rings of AF_PACKET, which are such memory too: a level and its options (linux/if_packet.h). Packets come without.
 _SETSOCKOPT, _SOL_PACKET, _RINGS = 54, 263, (5, 13)
-# Huge pages, which a host sets aside for somebody and counts for no group: mmap and memfd_create, by the argument, the
-# bit and the error of a kernel that has none (asm-generic/mman-common.h, linux/memfd.h).
+# Huge pages, which a host sets aside for others and charges to no group: mmap and memfd_create, with the argument, the
+# bit and the error of a kernel without them (asm-generic/mman-common.h, linux/memfd.h).
 _HUGE = {9: (3, 0x40000, errno.ENOMEM), 319: (1, 4, errno.ENOSYS)}
 # linux/loop.h: 0x4C00 to 0x4C82. To the machine its disks are no loop devices, nor may it turn them into others.
 _LOOP = 0x4C00
-# linux/fscrypt.h: a key for a file system's files, which is one of the host's to the kernel, and memory that is counted
-# for nobody. A kernel without them answers the same.
+# linux/fscrypt.h: a key for a file system, which is the host's to the kernel, in memory that no group is charged for. A
+# kernel without them answers the same.
 _ADD_KEY = 0xC0506617
-# linux/fs.h, linux/blkpg.h: a partition table read again; partitions told one by one.
+# linux/fs.h, linux/blkpg.h: a partition table read again; single partitions.
 BLKRRPART, BLKPG = 0x125F, 0x1269
 _O_CREAT, _O_ACCMODE = 0o100, 0o3
 
@@ -81,7 +80,7 @@ def _argument(index: int) -> bytes:
 
 
 def _refuse_any(values: Sequence[int], error: int) -> bytes:
-    """The end of a call: refused when what was loaded is one of these."""
+    """End a call: it is refused when the loaded word is among these."""
     code = b""
     for left, value in zip(reversed(range(len(values))), values, strict=True):
         code += _op(_EQUAL, value, left, 0 if left else 1)
@@ -89,7 +88,7 @@ def _refuse_any(values: Sequence[int], error: int) -> bytes:
 
 
 def program() -> bytes:
-    """The filter."""
+    """Assemble the filter."""
     code = _op(_LOAD, _ARCH) + _op(_EQUAL, _ARCH_X86_64, 1, 0) + _op(_RETURN, _ERRNO | errno.ENOSYS)
     code += _op(_LOAD, _NUMBER)
     # x32's numbers are another table.
@@ -120,7 +119,7 @@ def program() -> bytes:
 
 
 def install() -> int:
-    """Filter this process and all that come of it; returns the descriptor at which the warden listens."""
+    """Filter this process and its descendants; returns the descriptor at which the monitor listens."""
     return _load(program(), _NEW_LISTENER | _WAIT_KILLABLE)
 
 

@@ -15,9 +15,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
-from lab.machines.container.fence.errors import CannotRead
+from lab.machines.container.fence.reader import CannotRead
 from lab.machines.container.firmware.choose import DRIVE, Devices, choose
 from lab.machines.container.firmware.entry import BootStopped
 from lab.machines.container.firmware.messages import (
@@ -36,7 +35,7 @@ from lab.machines.container.firmware.netboot.dhcp import NoLease
 from lab.machines.container.firmware.netboot.nic import Nics, NotFetched
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import loops, syscalls
-from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec
+from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec, NotBootable
 
 #: The kernel's own environment for its init (Linux, init/main.c).
 ENVIRONMENT = {"HOME": "/", "TERM": "linux"}

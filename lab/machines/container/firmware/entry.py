@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from lab.errors import LabError
-from lab.machines.container.errors import NotBootable
+from lab.machines.container.spec import NotBootable
 
 _CHUNK = 1 << 20
 

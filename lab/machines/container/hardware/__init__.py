@@ -1,1 +1,1 @@
-"""What a container machine is made of: disks, cards, its serial line, and what it sees of them."""
+"""The parts of a container machine: disks, NICs, its serial line, and its /dev, /proc and /sys."""

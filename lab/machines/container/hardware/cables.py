@@ -1,4 +1,4 @@
-"""A machine's network cards: pairs of veth, one end in the machine, the other a port of a bridge of the lab's."""
+"""A machine's NICs: pairs of veth, one end in the machine, the other a port of a bridge of the lab's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.machines.container.spec import Nic
 
 
 def port(mac: str) -> str:
-    """The name of the end on the bridge of a card with that MAC address; at most 15 characters."""
+    """Name the bridge's end of a NIC with that MAC address; at most 15 characters."""
     return f"nv{mac.replace(':', '')}"
 
 
@@ -17,8 +17,8 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
 
 
-def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
-    """Make the cards in the network namespace of process `pid`; those whose MAC address is in `pulled` without link."""
+def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str]) -> None:
+    """Make the NICs in the network namespace of process `pid`; those whose MAC address is in `pulled` without link."""
     out = frozenset(pulled)
     for nic in nics:
         end = port(nic.mac)
@@ -31,11 +31,11 @@ def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
 
 
 def unplug(nics: Iterable[Nic]) -> None:
-    """Remove them. That an end is gone already, with the machine's namespace, is no error."""
+    """Remove them. An end may be gone already, with the machine's namespace."""
     for nic in nics:
         subprocess.run(["ip", "link", "del", port(nic.mac)], check=False, capture_output=True, timeout=30)
 
 
 def set_link(nic: Nic, up: bool) -> None:
-    """Plug in or pull out one cable. Raises subprocess.CalledProcessError when the machine is off."""
+    """Plug in or pull out a cable. Raises subprocess.CalledProcessError when the machine is off."""
     _ip("link", "set", port(nic.mac), "up" if up else "down")

@@ -8,19 +8,23 @@ import fcntl
 import os
 import string
 import struct
+import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
 from lab.buses import BUSES, ContainerDisk
 from lab.errors import LabError
-from lab.machines.container.firmware.partitions import Partition, Table
+from lab.machines.container.fence import reader
+from lab.machines.container.firmware.partitions import Partition, Table, read_table
 from lab.machines.container.kernel.loops import Loop, attach, move
-from lab.machines.container.spec import DiskSpec
+from lab.machines.container.spec import DiskSpec, Fence
 
+T = TypeVar("T")
 SECTOR = 512
+_READ_SECONDS = 60.0
 # The ASCII characters that udev leaves as they are in names in /dev.
 _SIGNS = frozenset(f"{string.ascii_letters}{string.digits}#+-.:=@_")
 # As many partitions as a GPT has, twice.
@@ -54,8 +58,8 @@ def _attributes(name: str, number: tuple[int, int], size: int) -> dict[str, str]
 
 
 def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
-    """How disks of its bus appear in container machines. Raises LabError for other buses, which lab.host.unsupported
-    reports earlier."""
+    """Look up how disks of its bus appear in container machines. Raises LabError for other buses, which
+    lab.host.unsupported reports earlier."""
     disk = BUSES[spec.bus].containers
     if isinstance(disk, str):
         raise LabError(f"{spec.bus}: {disk}")
@@ -63,7 +67,7 @@ def _of_the_bus(spec: DiskSpec) -> ContainerDisk:
 
 
 def _database(spec: DiskSpec) -> dict[str, str]:
-    """What udev's own rules find out of a disk."""
+    """Make the properties that udev's own rules find out of a disk."""
     bus = _of_the_bus(spec)
     name, vendor, short = spec.model or bus.model, spec.vendor or bus.vendor, spec.serial
     if bus.only_serial:
@@ -84,14 +88,14 @@ def _database(spec: DiskSpec) -> dict[str, str]:
 
 
 def _by_id(spec: DiskSpec) -> list[str]:
-    """The disk's links below /dev/disk, those in by-id: as udev's rules make them from its properties."""
+    """Make the disk's links in /dev/disk/by-id, as udev's rules do from its properties."""
     links = [f"by-id/{BUSES[spec.bus].by_id}-{_database(spec)['ID_SERIAL']}"] if spec.serial else []
     return [*links, f"by-id/wwn-{spec.wwn}"] if spec.wwn else links
 
 
 def in_dev(name: str | bytes) -> str:
-    """What a disk calls itself, as udev makes a name in /dev of it (systemd 252, src/shared/device-nodes.c): letters,
-    digits, some signs and whole characters of UTF-8 as they are, other bytes as \\xNN."""
+    """Escape a disk's name for /dev as udev does (systemd 252, src/shared/device-nodes.c): letters, digits, some signs
+    and whole characters of UTF-8 stay, other bytes become \\xNN."""
     text = name.decode(errors="surrogateescape") if isinstance(name, bytes) else name
     return "".join(sign if _plain(sign) else _escaped(sign) for sign in text)
 
@@ -105,7 +109,8 @@ def _escaped(sign: str) -> str:
 
 
 def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
-    """A whole disk as the machine sees it; `size` in bytes. Raises LabError for a bus that containers do not have."""
+    """Describe a whole disk as the machine sees it; `size` in bytes. Raises LabError for a bus that containers do not
+    have."""
     links = [f"by-path/{spec.target}", *_by_id(spec)]
     queue = {
         "rotational": str(int(spec.rotational)),
@@ -144,7 +149,7 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
 
 
 def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int]) -> Device:
-    """One partition of a disk as the machine sees it."""
+    """Describe a partition of a disk as the machine sees it."""
     name = spec.partition(part.number)
     own = _attributes(name, number, part.size)
     own |= {"partition": str(part.number), "start": str(part.start // SECTOR)}
@@ -157,8 +162,7 @@ def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int])
 
 
 def ext4_names(device: int) -> list[str]:
-    """Links by UUID and label of an ext file system there (its superblock: magic, UUID, name); none when there is
-    none."""
+    """Make the links by UUID and label of an ext file system (its superblock: magic, UUID, name), if it is one."""
     block = os.pread(device, 1024, 1024)
     if block[56:58] != b"\x53\xef":
         return []
@@ -167,28 +171,17 @@ def ext4_names(device: int) -> list[str]:
     return [*links, f"by-label/{in_dev(label)}"] if label else links
 
 
-class DiskReader(Protocol):
-    """Reads a disk, whose machine may have written anything to it. Disks and partitions are open file descriptors."""
-
-    def table(self, disk: int) -> Table | None:
-        """The partition table of an open disk."""
-
-    def names(self, partitions: Sequence[int]) -> list[list[str]]:
-        """What `ext4_names` tells of each partition."""
-
-
 class Disk:
-    """One disk, and the partitions that were on it when it was last looked at.
+    """A disk, with the partitions of the last scan.
 
-    What the machine could once open it may have kept open, or its node under another name. So a device of a partition
-    that is gone stays this disk's until the machine is off, and serves the next new partition: freed, it would become
-    a disk of somebody else's.
+    The machine may keep a device open, or its node under another name. So the device of a removed partition stays this
+    disk's until the machine is off, and serves the next new partition: freed, it would become somebody else's disk.
     """
 
-    def __init__(self, spec: DiskSpec, reader: DiskReader) -> None:
-        """Attach it. Raises OSError."""
+    def __init__(self, spec: DiskSpec, fence: Fence) -> None:
+        """Attach it; the machine's data on it is read behind `fence`. Raises OSError."""
         self.spec = spec
-        self._reader = reader
+        self._fence = fence
         # A disk that can fail is a device (lab.machines.failing): through its page cache its errors would come late.
         self._direct = Path(spec.path).is_block_device()
         self._whole = attach(Path(spec.path), direct=self._direct)
@@ -207,10 +200,10 @@ class Disk:
         return os.major(self._whole.rdev), os.minor(self._whole.rdev)
 
     def rescan(self) -> None:
-        """Look for partitions anew; those that are where they were stay the same devices."""
+        """Scan for partitions; those that have not moved stay the same devices."""
         os.fsync(self._whole.descriptor)
         with contextlib.ExitStack() as opened:
-            table = self._reader.table(_opened(self._whole, opened))
+            table = self._table(_opened(self._whole, opened))
         current = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
         unmoved = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in current}
@@ -230,36 +223,61 @@ class Disk:
         return attach(Path(self.spec.path), offset=part.start, size=part.size, direct=self._direct)
 
     def devices(self) -> list[Device]:
-        """The disk and its partitions."""
+        """Describe the disk and its partitions."""
         devices = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
         with contextlib.ExitStack() as held:
             parts = [_opened(loop, held) for _, loop in self._parts]
-            read = self._reader.names(parts) if parts else []
+            read = self._links(parts) if parts else []
         for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
             devices.append(replace(device, links=(*device.links, *links)))
         return devices
 
+    def _table(self, disk: int) -> Table | None:
+        """Read the partition table of an open disk; None when it cannot be read, too."""
+
+        def read() -> list[Table]:
+            with os.fdopen(disk, "rb") as file:
+                return [table] if (table := read_table(file)) else []
+
+        return next(iter(self._read(read, list[Table], [disk], [])), None)
+
+    def _links(self, partitions: Sequence[int]) -> list[list[str]]:
+        """Call `ext4_names` for each open partition; no links where that cannot be read."""
+
+        def read() -> list[list[str]]:
+            return [ext4_names(partition) for partition in partitions]
+
+        links = self._read(read, list[list[str]], partitions, [])
+        return links if len(links) == len(partitions) else [[] for _ in partitions]
+
+    def _read(self, read: Callable[[], T], kind: type[T], descriptors: Iterable[int], otherwise: T) -> T:
+        try:
+            return reader.value(self._fence, read, kind, descriptors=descriptors, seconds=_READ_SECONDS)
+        except reader.CannotRead as error:
+            print(f"a disk cannot be read: {error}", file=sys.stderr, flush=True)
+            return otherwise
+
     def names(self) -> dict[tuple[int, int], str]:
-        """The machine's names of the disk and its partitions, by their numbers."""
+        """Name the disk and its partitions as the machine does, by their numbers."""
         by_number = {self.number: self.spec.target}
         for part, loop in self._parts:
             by_number[os.major(loop.rdev), os.minor(loop.rdev)] = self.spec.partition(part.number)
         return by_number
 
     def paths(self) -> dict[str, Path]:
-        """Device files on the host by the machine's names."""
+        """List device files of the host by the machine's names."""
         return {name: Path(f"/dev/loop{minor}") for (_, minor), name in self.names().items()}
 
     def close(self) -> None:
-        """Detach everything that nobody else uses."""
+        """Detach its devices."""
         for loop in (*(loop for _, loop in self._parts), *self._spare):
             loop.close()
         self._whole.close()
 
 
 def _opened(loop: Loop, held: contextlib.ExitStack) -> int:
-    """A descriptor of a disk, read-only."""
+    """Open a disk, read-only."""
     descriptor = os.open(loop.path, os.O_RDONLY | os.O_CLOEXEC)
     held.callback(os.close, descriptor)
     return descriptor

@@ -1,4 +1,4 @@
-"""A machine's serial line: what it says goes to a file and to whoever is connected to a socket; they may type."""
+"""A machine's serial line: its output goes to a file and to the clients of a socket, who may type."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 _CHUNK = 1 << 16
-# A machine that never stops talking shall not fill the host's disk. An installation says less than one MiB.
+# A machine that never stops talking shall not fill the host's disk. An installation writes less than a MiB.
 LOG_BYTES = 64 << 20
 _FULL = b"\r\nnode0: this log is full; what follows goes to who is connected only\r\n"
 
 
 class SerialLine:
-    """A pseudo terminal with its log and its socket. `terminal` is the slave's path."""
+    """A pseudo terminal with its log and its socket; `terminal` is the slave's path."""
 
     def __init__(self, log: Path, socket_path: Path, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -40,7 +40,7 @@ class SerialLine:
         selector.register(self._server, selectors.EVENT_READ, self._connected)
 
     def say(self, data: bytes) -> None:
-        """Put something on the line, as the machine would."""
+        """Write on the line as the machine does."""
         if self._left > 0:
             self.log.write(data[: self._left])
             if self._left <= len(data):
@@ -50,13 +50,13 @@ class SerialLine:
             try:
                 client.send(data, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                # Whoever does not read misses something: the machine does not wait for onlookers.
+                # A client that does not read misses something: the machine does not wait.
                 continue
             except OSError:
                 self._drop(client)
 
     def _ready(self) -> None:
-        """The terminal has said something, or takes again what was typed."""
+        """Handle output of the terminal, or its room for input."""
         if self._typing:
             self._pass_on()
         try:
@@ -66,7 +66,7 @@ class SerialLine:
         self.say(data)
 
     def drain(self) -> None:
-        """Take what has been said and not been read yet."""
+        """Read the output that is left."""
         while True:
             try:
                 self.say(os.read(self._master, _CHUNK))
@@ -92,7 +92,7 @@ class SerialLine:
             # Another client's input has just filled the terminal.
             return
         try:
-            # At most what a terminal takes at once.
+            # No more than a terminal takes at once.
             data = client.recv(1024)
         except BlockingIOError:
             return
@@ -105,11 +105,11 @@ class SerialLine:
         self._pass_on()
         if self._typing:
             self._selector.modify(self._master, selectors.EVENT_READ | selectors.EVENT_WRITE, self._ready)
-            for one in self._clients:
-                self._ignore(one)
+            for other in self._clients:
+                self._ignore(other)
 
     def _pass_on(self) -> None:
-        """Give the terminal what it takes. Until that is all nobody types more: the rest waits in their sockets."""
+        """Give the terminal as much input as it takes. Until it has all, further input waits in the sockets."""
         with contextlib.suppress(BlockingIOError):
             while self._typing:
                 self._typing = self._typing[os.write(self._master, self._typing) :]

@@ -1,18 +1,18 @@
-"""What a machine sees in place of the host's: files for /proc and /sys, and a /dev with its own devices only.
+"""A machine's /dev with its own devices, and files over the host's /proc and /sys.
 
-Everything lies in two file systems of the machine's: `dev` (devices open there and nowhere else) and `files`. Both
-belong to the machine's root user, so that what it may write it writes into copies.
+They lie in two file systems of the machine's: `dev` (devices open there and nowhere else) and `files`. Both belong to
+the machine's root user, who writes into copies of what it may write.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import struct
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.machines.container.hardware import smbios
 from lab.machines.container.hardware.cables import port
 from lab.machines.container.hardware.disks import Device
 from lab.machines.container.kernel import syscalls
@@ -42,9 +42,12 @@ _NAME_BYTES = 255
 _NAMESPACED = ("hostname", "domainname", "sem", "sem_next_id", "ns_last_pid", "cap_last_cap")
 _NAMESPACED_PREFIXES = ("shm", "msg")
 _KEPT_OF_FS = ("binfmt_misc", "mqueue")
+# SMBIOS (DSP0134): the entry point of version 3, and as much memory as a module's field of 16 bits takes.
+_VENDOR, _PRODUCT = "node0", "Container machine"
+_ENTRY = struct.Struct("<5sBBBBBBBIQ")
+_MIB_PER_MODULE = 0x7FFE
 
-
-# What udev would have found out of the disks: its database (/run/udev/data in the machine), where lsblk looks.
+# udev's database of the disks (/run/udev/data in the machine), which lsblk reads.
 UDEV = "udev-data"
 
 
@@ -80,9 +83,9 @@ def _own_directory(path: Path, owner: int) -> None:
 
 
 def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files: Path) -> None:
-    """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no other.
+    """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no others.
 
-    One without attributes is a node only."""
+    A device without attributes is a node only."""
     devices = list(devices)
 
     def inside() -> None:
@@ -95,7 +98,7 @@ def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files:
 
 
 def is_link(link: str) -> bool:
-    """Whether it is a name in a directory of /dev/disk: disks say what they are called, and may say anything."""
+    """Look whether it is a name in a directory of /dev/disk: disks may call themselves anything."""
     folder, _, name = link.partition("/")
     is_name = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(os.fsencode(name)) <= _NAME_BYTES
     return folder.startswith("by-") and is_name
@@ -162,7 +165,7 @@ def _write(file: Path, text: str | bytes, owner: int | None = None) -> None:
 
 
 def make_files(spec: MachineSpec, files: Path, arguments: list[str]) -> None:
-    """Mount `files` and write what is put over /proc and /sys (see `overlays`)."""
+    """Mount `files` and write the files that `put_over` needs."""
     files.mkdir(parents=True, exist_ok=True)
     syscalls.mount("files", str(files), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, data="mode=755")
     _write(files / "proc/cmdline", " ".join(arguments) + "\n")
@@ -171,9 +174,9 @@ def make_files(spec: MachineSpec, files: Path, arguments: list[str]) -> None:
     _write(files / "proc/boot_id", f"{uuid.uuid4()}\n")
     for name in ("diskstats", "kcore", "keys", "timer_list", "sysrq-trigger", "kallsyms", "swaps"):
         _write(files / "proc" / name, "")
-    for name, text in smbios.identity(spec).items():
+    for name, text in smbios_identity(spec).items():
         _write(files / "sys/class/dmi/id" / name, f"{text}\n")
-    entry, tables = smbios.tables(spec)
+    entry, tables = smbios_tables(spec)
     _write(files / "sys/firmware/dmi/tables/smbios_entry_point", entry)
     _write(files / "sys/firmware/dmi/tables/DMI", tables)
     if spec.firmware == "uefi":
@@ -185,10 +188,10 @@ def make_files(spec: MachineSpec, files: Path, arguments: list[str]) -> None:
     _copy_sysctls(files / "sysctl", spec.uid_base)
 
 
-def show_cards(spec: MachineSpec, files: Path) -> None:
-    """Directories of the cards for /sys/devices/virtual/net, in which they are devices of a bus, as hardware is.
+def show_nics(spec: MachineSpec, files: Path) -> None:
+    """Make directories of the NICs for /sys/devices/virtual/net, in which they are devices of a bus, as hardware is.
 
-    What is asked of a card must stay live: each entry is only a place for the kernel's own (see `put_over`).
+    Their entries are only places for the kernel's own, which stay live (see `put_over`).
     """
     for nic in spec.nics:
         folder = files / "sys/net" / nic.name
@@ -206,7 +209,7 @@ def show_cards(spec: MachineSpec, files: Path) -> None:
         (folder / "subsystem").symlink_to("../../../../class/net")
 
 
-def _put_cards_over(files: Path, root: Path) -> None:
+def _put_nics_over(files: Path, root: Path) -> None:
     for folder in (files / "sys/net").glob("*"):
         place, stash = root / "sys/devices/virtual/net" / folder.name, files / "stash-net" / folder.name
         if not place.exists():
@@ -219,7 +222,7 @@ def _put_cards_over(files: Path, root: Path) -> None:
 
 
 def _copy_sysctls(place: Path, owner: int) -> None:
-    """Copies of what has no namespace: vm and fs as they are, and the writable files of kernel."""
+    """Copy the sysctls that have no namespace: all of vm and fs, and the writable files of kernel."""
     for area in ("vm", "fs", "kernel"):
         for top, below, names in os.walk(_SYSCTL / area):
             relative = Path(top).relative_to(_SYSCTL)
@@ -266,13 +269,13 @@ def put_over(files: Path, root: Path) -> None:
     for name in ("class", "dev"):
         bind(files / f"sys/{name}-block", f"sys/{name}/block")
     bind(files / "sys/block", "sys/block")
-    _put_cards_over(files, root)
+    _put_nics_over(files, root)
     bind(files / "sys/devices-block", "sys/devices/virtual/block")
     bind(files / "sys/firmware", "sys/firmware")
 
 
 def meminfo(memory_mib: int, used: int) -> str:
-    """/proc/meminfo of a machine of this size that uses so many bytes."""
+    """Write the /proc/meminfo of a machine of this size that uses so many bytes."""
     total = memory_mib << 10
     free = max(total - (used >> 10), 0)
     amounts = {"MemTotal": total, "MemFree": free, "MemAvailable": free, "Buffers": 0, "Cached": 0}
@@ -281,7 +284,7 @@ def meminfo(memory_mib: int, used: int) -> str:
 
 
 def cpuinfo(host: str, vcpus: int) -> str:
-    """The host's /proc/cpuinfo with as many processors as the machine has."""
+    """Reduce the host's /proc/cpuinfo to the machine's processors."""
     first = host.split("\n\n")[0]
     processors = []
     for number in range(vcpus):
@@ -293,3 +296,41 @@ def cpuinfo(host: str, vcpus: int) -> str:
             lines.append(f"{line.partition(':')[0]}: {counts[name]}" if name in counts else line)
         processors.append("\n".join(lines) + "\n")
     return "\n".join(processors) + "\n"
+
+
+def smbios_identity(spec: MachineSpec) -> dict[str, str]:
+    """Make the files of /sys/class/dmi/id."""
+    return {
+        "sys_vendor": _VENDOR,
+        "product_name": _PRODUCT,
+        "product_serial": spec.serial or spec.uuid,
+        "product_uuid": spec.uuid,
+        "board_serial": spec.serial or spec.uuid,
+        "board_vendor": _VENDOR,
+        "chassis_serial": spec.serial or spec.uuid,
+        "chassis_asset_tag": spec.name,
+        "bios_vendor": _VENDOR,
+    }
+
+
+def _structure(kind: int, handle: int, body: bytes, *strings: str) -> bytes:
+    head = struct.pack("<BBH", kind, 4 + len(body), handle)
+    return head + body + b"".join(text.encode() + b"\0" for text in strings) + (b"\0" if strings else b"\0\0")
+
+
+def smbios_tables(spec: MachineSpec) -> tuple[bytes, bytes]:
+    """Make the entry point and the structures: system (type 1), memory modules (type 17), end (type 127)."""
+    system = struct.pack("<4B16sBBB", 1, 2, 0, 3, uuid.UUID(spec.uuid).bytes_le, 6, 0, 0)
+    structures = _structure(1, 1, system, _VENDOR, _PRODUCT, spec.serial or spec.uuid)
+    left, number = spec.memory_mib, 0
+    while left > 0:
+        size = min(left, _MIB_PER_MODULE)
+        # Form factor DIMM (9), type RAM (7); unknown values are 0 or, for widths, 64 bits.
+        module = struct.pack("<HHHHHBBBBBHHBBBBBI", 0, 0xFFFE, 64, 64, size, 9, 0, 1, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0)
+        structures += _structure(17, 0x11 + number, module, f"DIMM {number}")
+        left, number = left - size, number + 1
+    structures += _structure(127, 0xFE, b"")
+    entry = _ENTRY.pack(b"_SM3_", 0, _ENTRY.size, 3, 0, 0, 1, 0, len(structures), 0)
+    checked = bytearray(entry)
+    checked[5] = -sum(entry) & 0xFF
+    return bytes(checked), structures

@@ -1,1 +1,1 @@
-"""What container machines need of the host's kernel: calls, loop devices, control groups, users."""
+"""The host's kernel for container machines: system calls, loop devices, control groups, users."""

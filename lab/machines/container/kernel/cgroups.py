@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.kernel import fuse, syscalls, treewalk, users
-from lab.machines.container.kernel.errors import UnsupportedHostError
+from lab.errors import LabError
+from lab.machines.container.kernel import syscalls, treewalk, users
 
 TOP = "node0"
 OWN, BESIDE = "machine", "holder"
@@ -25,41 +26,50 @@ _V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pid
 _BARE = "cgroup2"
 UNIFIED: tuple[str, ...] = ("cpu", "memory", "pids", "cpuset")
 _V1_NEEDED = ("cpu", "memory", "pids", "devices")
-# Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
-# somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
+# Processes and threads of a machine: far more than an installation has, and a quarter of a kernel's usual pid_max.
+# (From Linux 6.14 on, kernel.pid_max in a PID namespace is not the host's.)
 _PIDS = 8192
-# Groups of a machine, and how deep: an installation has some 300, ten deep. Groups of `memory` have numbers, of which a
-# host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 the owner of the
-# machine looks (`too_many`).
+# Most groups of a machine, and their depth: an installation has some 300, ten deep. Groups of `memory` have numbers, of
+# which a host has 65535 for all (include/linux/memcontrol.h, MEM_CGROUP_ID_MAX). cgroup2 counts them; with v1 the
+# monitor does (`too_many`).
 MOST_GROUPS, _DEPTH = 4096, 64
 _PERIOD = 100_000
-# What a group of v1's `cpu` may use in a period of 100 ms, unless somebody says otherwise; -1: all.
+# A share of v1's `cpu` in a period of 100 ms; -1: all.
 _QUOTA = "cpu.cfs_quota_us"
-# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse. 5:1, the
+# Devices that every machine may open: null, zero, full, random, urandom, tty, ptmx, terminals of devpts, fuse. 5:1, the
 # host's console, is none of them: a machine's is a terminal.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
+# systemd's socket, in the machine's root file system; PID 1 passes messages on to users' managers.
+AGENT = "run/systemd/cgroups-agent"
+_PATH_BYTES = 4096
+# Deeper than any that a systemd makes.
+_DEEPEST = 128
+
+
+class UnsupportedHostError(LabError):
+    """This host has no control groups that a machine could be limited by; the text is one line."""
 
 
 @dataclass(frozen=True)
 class Hierarchies:
-    """Where the hierarchies are mounted here: by their controllers ("" is cgroup2)."""
+    """The mount points of the hierarchies in this namespace, by their controllers ("" is cgroup2)."""
 
     at: dict[str, Path]
 
     @property
     def v1(self) -> tuple[str, ...]:
-        """The v1 hierarchies, as options for mount(8)."""
+        """List the v1 hierarchies, as options for mount(8)."""
         return tuple(kind for kind in self.at if kind not in ("", _BARE))
 
     @property
     def unified(self) -> bool:
-        """Whether it is cgroup2 alone."""
+        """The host has cgroup2 alone."""
         return "" in self.at
 
 
 def controllers(cgroups: str) -> list[str]:
-    """The v1 hierarchies in the text of /proc/self/cgroup, as options for mount(8): `cpu,cpuacct`, `name=systemd`."""
+    """List the v1 hierarchies of /proc/self/cgroup, as options for mount(8): `cpu,cpuacct`, `name=systemd`."""
     named = [line.split(":", 2)[1] for line in cgroups.splitlines()]
     return [name for name in named if name and (name == "name=systemd" or set(name.split(",")) & set(_V1))]
 
@@ -97,7 +107,7 @@ def mount_all(place: Path) -> Hierarchies:
 
 
 def check_unified(top: Path) -> None:
-    """Raises UnsupportedHostError when cgroup2, mounted at `top`, cannot hold groups with limits."""
+    """Raise UnsupportedHostError when cgroup2, mounted at `top`, cannot hold groups with limits."""
     _need(UNIFIED, (top / "cgroup.controllers").read_text().split(), "cgroup2")
     try:
         (top / "cgroup.subtree_control").write_text(_enable())
@@ -112,7 +122,7 @@ def _enable() -> str:
 
 
 def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
-    """A machine's limits by the files of cgroup2."""
+    """List a machine's limits by the files of cgroup2."""
     return {
         "memory.max": str(memory_mib << 20),
         "cpu.max": f"{vcpus * _PERIOD} {_PERIOD}",
@@ -123,7 +133,7 @@ def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
 
 
 class Group:
-    """One machine's groups, in every hierarchy."""
+    """A machine's groups, in every hierarchy."""
 
     def __init__(self, hierarchies: Hierarchies, name: str) -> None:
         self._hierarchies = hierarchies
@@ -139,7 +149,7 @@ class Group:
             for parent in reversed([p for p in folder.parents if p.is_relative_to(top)]):
                 parent.mkdir(exist_ok=True)
                 self._pass_on(kind, parent)
-            # What a warden that was killed has left; with groups below, devices could not be denied any more.
+            # Left by a monitor that was killed; with groups below, devices could not be denied any more.
             remove(folder, self.unhold)
             folder.mkdir()
             self._pass_on(kind, folder)
@@ -166,7 +176,7 @@ class Group:
             self._pass_on(kind, folder / OWN, last=True)
 
     def limit_cpu(self, vcpus: int, percent: int | None) -> None:
-        """Leave it so many percent of one processor, or (None) as many processors. Raises OSError."""
+        """Leave it so many percent of a processor, or (None) as many processors. Raises OSError."""
         quota = vcpus * _PERIOD if percent is None else percent * _PERIOD // 100
         if self._hierarchies.unified:
             (self._folders[""] / "cpu.max").write_text(f"{quota} {_PERIOD}")
@@ -176,16 +186,16 @@ class Group:
             (self._find("cpu") / _QUOTA).write_text("-1")
 
     def freeze(self, frozen: bool) -> None:
-        """Let nothing in it run, or all again but what it has frozen itself. Raises OSError."""
+        """Freeze its processes, or thaw those that it has not frozen itself. Raises OSError."""
         if self._hierarchies.unified:
             (self._folders[""] / "cgroup.freeze").write_text(str(int(frozen)))
         else:
             (self._find("freezer") / "freezer.state").write_text("FROZEN" if frozen else "THAWED")
 
     def allow(self, number: str) -> None:
-        """Let it open one more block device. With cgroup2 there is nothing to open but what is in its /dev."""
+        """Let it open another block device. With cgroup2 its /dev has all that it can open."""
         if not self._hierarchies.unified:
-            # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
+            # From the top down: a group may be allowed only what its parent is.
             def allow(folder: int, names: list[str]) -> None:
                 try:
                     treewalk.write_in(folder, "devices.allow", f"b {number} rwm")
@@ -197,7 +207,7 @@ class Group:
             treewalk.visit(self._find("devices"), before=allow)
 
     def _pass_on(self, kind: str, folder: Path, *, last: bool = False) -> None:
-        """What a group below needs before it can be used."""
+        """Prepare a group for groups below it."""
         if kind == "":
             if not last:
                 (folder / "cgroup.subtree_control").write_text(_enable())
@@ -222,8 +232,8 @@ class Group:
             (folder / OWN / "cgroup.procs").write_text(str(pid))
 
     def put_beside(self, pid: int) -> None:
-        """With cgroup2, take a process out of the machine's own group again, not out of its limits: a group that has
-        processes passes no controllers on (cgroups(7)), and this one the machine would neither see nor move."""
+        """Move a process, with cgroup2, from the machine's own group to another within its limits: a group that has
+        processes passes no controllers on (cgroups(7)), and this process the machine would neither see nor move."""
         if self._hierarchies.unified:
             beside = self._folders[""] / BESIDE
             beside.mkdir(exist_ok=True)
@@ -231,17 +241,17 @@ class Group:
 
     @property
     def of_systemd(self) -> Path | None:
-        """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, where groups tell themselves."""
+        """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, whose groups report themselves."""
         folder = self._folders.get("name=systemd")
         return folder / OWN if folder else None
 
     def memory_used(self) -> int:
-        """Bytes that it holds now."""
+        """Return how many bytes it holds."""
         name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"
         return int((self._find("memory") / name).read_text())
 
     def too_many(self) -> bool:
-        """Whether it has more groups than it may in v1's hierarchy of `memory`."""
+        """Look whether it has more groups than it may in v1's hierarchy of `memory`."""
         if self._hierarchies.unified or memory_groups_of_all() <= MOST_GROUPS:
             return False
         groups = 0
@@ -255,17 +265,17 @@ class Group:
         return groups > MOST_GROUPS
 
     def unhold(self) -> None:
-        """Let what is killed and does not end go on. With cgroup v1 that is what a machine has frozen; and what waits
-        for a program to answer for a file system, which has been killed too."""
+        """Let killed processes end: those that a machine has frozen (cgroup v1), and those that wait for a FUSE program
+        that has been killed too."""
         for kind, top in self._folders.items():
             if "freezer" in kind.split(","):
                 with contextlib.suppress(OSError):
                     treewalk.visit(top, before=_thaw)
         with contextlib.suppress(OSError):
-            fuse.abort(self._owners(), users.COUNT)
+            users.abort_connections(self._owners())
 
     def _owners(self) -> set[int]:
-        """Whose the groups of machines in them are: what is about to end is listed in none."""
+        """List the owners of machines' groups in them: a process that is about to end is listed in none."""
         folder = next(iter(self._folders.values()))
         owners = set()
         for own in (folder / OWN, *folder.glob(f"*/{OWN}")):
@@ -284,7 +294,7 @@ class Group:
 
 
 def memory_groups_of_all() -> int:
-    """The number of `memory` groups on the host, which is cheap to read (cgroups(7), /proc/cgroups)."""
+    """Count the `memory` groups of the host, which is cheap (cgroups(7), /proc/cgroups)."""
     lines = (line.split() for line in Path("/proc/cgroups").read_text().splitlines())
     return next((int(words[2]) for words in lines if words[0] == "memory"), 0)
 
@@ -323,3 +333,67 @@ def remove(folder: Path, waiting: Callable[[], None]) -> None:
                 raise
             waiting()
             time.sleep(0.02)
+
+
+def populated(top: Path) -> dict[str, bool]:
+    """Find out for the groups below `top`, by systemd's names, whether a process is in or below them; for those that a
+    path can name."""
+    by_group: dict[str, bool] = {}
+    # By depth: whether a group there, below the next one to be visited, has a process.
+    below: dict[int, bool] = {}
+
+    def look(folder: int, names: list[str]) -> None:
+        depth = len(names)
+        full = below.pop(depth + 1, False)
+        try:
+            with treewalk.file_in(folder, "cgroup.procs", os.O_RDONLY) as file:
+                full = bool(os.read(file, 1)) or full
+        except OSError:
+            # The group has just been removed.
+            return
+        below[depth] = below.get(depth, False) or full
+        if depth < _DEEPEST and len(path := f"/{'/'.join(names)}") < _PATH_BYTES:
+            by_group[path] = full
+
+    treewalk.visit(top, after=look)
+    return by_group
+
+
+class EmptyGroups:
+    """The groups below `top`, the machine's own group in v1's hierarchy of systemd, that have run empty.
+
+    With cgroup v1 systemd learns it from the hierarchy's release agent, of which a host has one; a machine's systemd
+    would wait for ever for users' managers and scopes to end. So it is sent what the agent (systemd-cgroups-agent)
+    would send: the group's path, in a datagram. systemd looks for itself before it believes it.
+    """
+
+    def __init__(self, top: Path) -> None:
+        self._top = top
+        self._populated: dict[str, bool] = {}
+
+    def look(self) -> list[str]:
+        """List the groups that are empty and were not, or did not exist, at the last call."""
+        now = populated(self._top)
+        emptied = [path for path, full in now.items() if not full and self._populated.get(path, True)]
+        self._populated = now
+        return emptied
+
+    def report(self, root: Path) -> None:
+        """Look, and report to the systemd that runs in `root`."""
+        emptied = self.look()
+        if not emptied:
+            return
+        # A group that cannot be reported now is reported the next time: systemd's queue is short.
+        self._populated.update(dict.fromkeys(emptied, True))
+        # systemd does not run yet, or has ended.
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.callback(os.close, top)
+            # The machine's links lead to the machine's files, wherever they point.
+            agent = syscalls.open_in_root(top, AGENT, os.O_PATH)
+            held.callback(os.close, agent)
+            line = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            line.setblocking(False)
+            for path in emptied:
+                line.sendto(os.fsencode(path), f"/proc/self/fd/{agent}")
+                self._populated[path] = False

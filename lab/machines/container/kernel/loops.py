@@ -29,7 +29,7 @@ _TAKE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop device. It lives until this is closed and nothing mounts it any more."""
+    """A loop device, which ends when this is closed and nothing mounts it any more."""
 
     number: int
     descriptor: int
@@ -56,8 +56,8 @@ class Loop:
 
 
 def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = False, direct: bool = False) -> Loop:
-    """A loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device, past the page cache of that
-    if ``direct``.
+    """Make a loop device over ``size`` bytes (0: all) at ``offset`` of a file or block device, past its page cache if
+    ``direct``.
 
     Raises OSError: there is no such file, or no loop device within half a minute.
     """
@@ -88,7 +88,7 @@ def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = F
 
 
 def move(loop: Loop, *, offset: int, size: int) -> bool:
-    """Have a loop device show another range of its file. False when somebody uses what it shows now."""
+    """Change the range of its file that a loop device shows. False when the present range is in use."""
     info = bytearray(_INFO.size)
     fcntl.ioctl(loop.descriptor, LOOP_GET_STATUS64, info)
     fields = list(_INFO.unpack(info))
@@ -112,7 +112,7 @@ def _free() -> int:
 
 
 def _open(number: int, mode: int) -> int | None:
-    """The device's descriptor; its node is made where no devtmpfs does that."""
+    """Open the device, whose node is made where no devtmpfs does that; None when somebody else has it."""
     path = f"/dev/loop{number}"
     if not os.path.exists(path):
         with contextlib.suppress(FileExistsError):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 
-from lab.host.namespaces import die_with_parent
+from lab.host.namespaces import die_with_parent, unshare
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -24,7 +24,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MS_REMOUNT, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x1000, 0x2000, 0x4000
 MS_SILENT, MS_RELATIME = 0x8000, 0x200000
 MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x20000, 0x40000, 0x80000, 0x100000
-MNT_DETACH = 2
+_MNT_DETACH = 2
 # linux/mount.h
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 0x1, 0x2, 0x4, 0x8
 MOUNT_ATTR_IDMAP = 0x00100000
@@ -45,29 +45,35 @@ _CAPSET, _CAPABILITY_VERSION_3 = 126, 0x20080522
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(what: str, number: int, *arguments: int | bytes | None) -> int:
-    """One system call. Raises OSError that names `what`."""
+def call(name: str, number: int, *arguments: int | bytes | None) -> int:
+    """Make a system call. Raises OSError with this name of it."""
     words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
-    return _checked(int(_libc.syscall(ctypes.c_long(number), *words)), what)
+    return _checked(int(_libc.syscall(ctypes.c_long(number), *words)), name)
 
 
-def _checked(result: int, what: str) -> int:
+def _checked(result: int, name: str) -> int:
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{name}: {os.strerror(code)}")
     return result
 
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, *, data: str = "") -> None:
-    """mount(2)."""
+    """Call mount(2)."""
     words = (os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None)
     result = _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(data) or None)
     _checked(result, f"mount {source} on {target}")
 
 
-def umount(target: str, flags: int = MNT_DETACH) -> None:
-    """umount2(2)."""
-    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), f"umount {target}")
+def own_mounts() -> None:
+    """Give this process a mount namespace whose mounts no other one sees. Raises OSError."""
+    unshare(CLONE_NEWNS)
+    mount("none", "/", flags=MS_REC | MS_PRIVATE)
+
+
+def umount(target: str) -> None:
+    """Detach a mount and all below it (umount2(2))."""
+    _checked(_libc.umount2(os.fsencode(target), ctypes.c_int(_MNT_DETACH)), f"umount {target}")
 
 
 def pivot_root_here() -> None:
@@ -78,7 +84,7 @@ def pivot_root_here() -> None:
 
 
 def open_tree(path: str, *, recursive: bool = False) -> int:
-    """A descriptor of a detached copy of what is mounted at or above `path`, with `path` as its root."""
+    """Open a detached copy of the mount at or above `path`, with `path` as its root."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
     return call(f"open_tree {path}", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
 
@@ -86,13 +92,12 @@ def open_tree(path: str, *, recursive: bool = False) -> int:
 def set_attributes(
     tree: int, attributes: int, *, users: int | None = None, recursive: bool = False, clear: int = 0
 ) -> None:
-    """mount_setattr(2) on a mount by its descriptor: add attributes, take others away, and map its owners by the user
-    namespace `users`."""
+    """Add attributes of a mount, clear others, and map its owners by the user namespace `users` (mount_setattr(2))."""
     if users is not None:
         attributes |= MOUNT_ATTR_IDMAP
-    what = struct.pack("=QQQQ", attributes, clear, 0, users if users is not None else 0)
+    changes = struct.pack("=QQQQ", attributes, clear, 0, users if users is not None else 0)
     flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
-    call("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, what, len(what))
+    call("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, changes, len(changes))
 
 
 def attach(tree: int, target: str) -> None:
@@ -101,28 +106,28 @@ def attach(tree: int, target: str) -> None:
 
 
 def attach_at(tree: int, target: int) -> None:
-    """Mount a detached mount on what the descriptor `target` is open at, in this mount namespace."""
+    """Mount a detached mount on the directory that is open as `target`, in this mount namespace."""
     call("move_mount", _MOVE_MOUNT, tree, b"", target, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
 
 
-def new_mount(kind: str, source: str, options: dict[str, str | None], attributes: int = 0) -> int:
-    """A descriptor of a new, detached file system. Raises OSError."""
+def new_mount(kind: str, source: str, options: dict[str, str | None]) -> int:
+    """Open a new, detached file system. Raises OSError."""
     context = call(f"fsopen {kind}", _FSOPEN, os.fsencode(kind), 1)
     try:
-        what = f"mount {source} as {kind}"
-        call(what, _FSCONFIG, context, _FSCONFIG_SET_STRING, b"source", os.fsencode(source), 0)
-        for name, value in options.items():
+        name = f"mount {source} as {kind}"
+        call(name, _FSCONFIG, context, _FSCONFIG_SET_STRING, b"source", os.fsencode(source), 0)
+        for option, value in options.items():
             command = _FSCONFIG_SET_FLAG if value is None else _FSCONFIG_SET_STRING
             text = None if value is None else os.fsencode(value)
-            call(f"{what}: {name}", _FSCONFIG, context, command, os.fsencode(name), text, 0)
-        call(what, _FSCONFIG, context, _FSCONFIG_CREATE, None, None, 0)
-        return call(what, _FSMOUNT, context, 1, attributes)
+            call(f"{name}: {option}", _FSCONFIG, context, command, os.fsencode(option), text, 0)
+        call(name, _FSCONFIG, context, _FSCONFIG_CREATE, None, None, 0)
+        return call(name, _FSMOUNT, context, 1, 0)
     finally:
         os.close(context)
 
 
 def open_in_root(root: int, path: str, flags: int) -> int:
-    """openat2(2): open `path` as a process whose root directory `root` is would; links cannot lead out of it."""
+    """Open `path` as a process with the root directory `root` does: no link leads out of it (openat2(2))."""
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
     return call(f"open {path}", _OPENAT2, root, os.fsencode(path), how, len(how))
 
@@ -131,51 +136,42 @@ def _prctl(option: int, value: int) -> int:
     return _checked(int(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0)), f"prctl {option}")
 
 
-@contextlib.contextmanager
-def file_owner(user: int) -> Iterator[None]:
-    """Files are made and looked at as `user` (setfsuid(2)), with this process's capabilities."""
-    before = _prctl(_PR_GET_SECUREBITS, 0)
-    _prctl(_PR_SET_SECUREBITS, before | _NO_SETUID_FIXUP)
-    try:
-        _libc.setfsgid(user)
-        _libc.setfsuid(user)
-        try:
-            yield
-        finally:
-            _libc.setfsuid(os.geteuid())
-            _libc.setfsgid(os.getegid())
-    finally:
-        _prctl(_PR_SET_SECUREBITS, before)
-
-
 def change_user(user: int) -> None:
-    """This process is `user` from now on to whoever asks whose it is (its effective user), with the capabilities that
-    it has (capabilities(7), SECBIT_NO_SETUID_FIXUP); the real user, whose limits count, stays."""
+    """Make `user` the effective user of this process, which keeps its capabilities (capabilities(7),
+    SECBIT_NO_SETUID_FIXUP) and its real user, whose limits count."""
     _prctl(_PR_SET_SECUREBITS, _prctl(_PR_GET_SECUREBITS, 0) | _NO_SETUID_FIXUP)
     os.seteuid(user)
 
 
 def drop_for_good(capability: int) -> None:
-    """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
+    """Take a capability from the bounding set: neither this process nor its children gain it again."""
     _prctl(_PR_CAPBSET_DROP, capability)
 
 
 def drop_all() -> None:
-    """This process has no capability any more, and gets none by starting a program."""
+    """Drop all capabilities of this process; no program that it starts gets any."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
     call("capset", _CAPSET, struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24))
 
 
 def hide() -> None:
-    """Nobody but the host's root reads this process's memory, environment and files, until it becomes another program
+    """Hide this process's memory, environment and files from all but the host's root, until it executes another program
     (prctl(2), PR_SET_DUMPABLE)."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def by_a_child(action: Callable[[], None]) -> None:
-    """Do in a child what changes namespaces or the root directory, since this process has to keep its own.
+def children(pid: int) -> list[int]:
+    """List the children of a process; none when it has just ended."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
 
-    Raises OSError with the child's error number; EPERM for what is no OSError.
+
+def by_a_child(action: Callable[[], None]) -> None:
+    """Change namespaces or the root directory in a child, since this process has to keep its own.
+
+    Raises OSError with the child's error number, EPERM for other exceptions.
     """
     pid = os.fork()
     if pid == 0:

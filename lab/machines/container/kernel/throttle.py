@@ -1,10 +1,10 @@
-"""Block devices that are slow: by cgroup2's `io`, or by cgroup v1's `blkio` where that has the controller.
+"""Slow block devices: by cgroup2's `io`, or by cgroup v1's `blkio` where that has the controller.
 
-With v1 a group limits what its own processes ask for, not those of groups below it, and what the kernel writes back by
-itself is the root's. So a limit is written into every group, and again for groups that are new. With cgroup2 it holds
-for all that is below a group, and the root has none: it is written into the groups at the top, so that what runs in the
-root itself, as on a host without systemd, is as quick as before. A limit outlives the lab and the loop device, whose
-number another one gets: what a lab has limited is noted in /run, for whoever cleans up after it.
+With v1 a group limits its own processes, not those of groups below it, and the kernel's writeback counts to the root.
+So a limit is written into every group, and into new groups later. With cgroup2 it holds for all below a group, and the
+root has none: it is written into the groups at the top, so that processes in the root itself, as on a host without
+systemd, are as quick as before. A limit outlives the lab and the loop device, whose number is used again: a lab's
+limits are noted in /run, for its clean-up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _V2 = "io.max"
 
 def mount(place: Path) -> Path:
     """Mount the host's hierarchy in an empty directory of this mount namespace. Raises OSError where it has none."""
-    # First: the kernel would take a controller that cgroup2 has and nobody uses away from it.
+    # First: mounted as v1, an unused controller would be taken away from cgroup2.
     with contextlib.suppress(OSError):
         syscalls.mount("cgroup2", str(place), "cgroup2")
         if limits(place):
@@ -40,15 +40,16 @@ def _unified(top: Path) -> bool:
 
 
 def limits(top: Path) -> bool:
-    """Whether the hierarchy that is mounted at `top` can limit devices."""
+    """Look whether the hierarchy that is mounted at `top` can limit devices."""
     if not _unified(top):
         return (top / _V1[0]).exists()
     return "io" in (top / "cgroup.controllers").read_text().split()
 
 
 def limit(top: Path, lab: str, device: int, rate: int) -> None:
-    """Let a device of a lab's read and write `rate` bytes a second at most each; with 0, as many as it can. `top` is
-    the hierarchy. Raises OSError."""
+    """Limit a lab's device to `rate` bytes a second, read and written each; 0 lifts the limit. `top` is the hierarchy.
+
+    Raises OSError."""
     number = f"{os.major(device)}:{os.minor(device)}"
     note = NOTES / lab / number
     if rate:
@@ -65,11 +66,8 @@ def limit(top: Path, lab: str, device: int, rate: int) -> None:
 
 
 def keep(top: Path, lab: str) -> None:
-    """Limit groups that are new, too.
-
-    The others are not written again: a limit starts to count anew when it is written, and what is larger than half a
-    second's worth would wait for ever.
-    """
+    """Limit new groups too. The others are not written again: a limit starts to count anew when it is written, and a
+    request of more than half a second's worth would wait for ever."""
     for note in (NOTES / lab).glob("*:*"):
         _write(top, note.name, int(note.read_text()), only_new=True)
 
@@ -96,17 +94,17 @@ def put(file: Path, text: str) -> None:
 def _write(top: Path, number: str, rate: int, *, only_new: bool = False) -> None:
     """Write a limit (0: none) into all groups, or only into those that have none for the device. Raises OSError where
     no group takes it."""
-    there, begins = False, bool(rate) and not only_new
+    written, begins = False, bool(rate) and not only_new
     for file, text in _unified_texts(top, rate) if _unified(top) else _v1_texts(top, rate):
         try:
             if not only_new or not re.search(rf"^{number} ", file.read_text(), re.MULTILINE):
                 put(file, f"{number} {text}")
-            there = True
+            written = True
         except OSError as error:
             # The group may have ended since, and the device, its limit with it.
             if error.errno != errno.ENOENT and (begins or error.errno != errno.ENODEV):
                 raise
-    if begins and not there:
+    if begins and not written:
         raise OSError(errno.EOPNOTSUPP, "no control group of this host takes a limit of a device")
 
 

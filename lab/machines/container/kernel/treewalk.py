@@ -1,6 +1,6 @@
-"""Trees that a machine makes as deep as it likes: walked by descriptors, two at a time, and not by paths or recursion.
+"""Directory trees of any depth, walked by descriptors, two at a time.
 
-Control groups have no limit of depth with cgroup v1, but a path has (PATH_MAX), and so has Python.
+With cgroup v1 a machine's control groups have no limit of depth, as paths (PATH_MAX) and Python's recursion have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass
 class _Level:
-    """A directory: what it is called in the one above, and the ones in it that are still to be visited."""
+    """A directory: its name in its parent, and its children that are still to be visited."""
 
     name: str
     left: list[str] = field(default_factory=list)
@@ -27,9 +27,9 @@ def visit(
     leave: Callable[[int, str], None] | None = None,
 ) -> None:
     """Call `before` for each directory and `after` when those below it are done, with its descriptor and its names
-    from `top` on; then `leave` with the descriptor of the one above and its name there. `top` is never left.
+    from `top` on; then `leave` with the descriptor of its parent and its name in it, but for `top`.
 
-    What vanishes meanwhile is passed over. Raises OSError when there is no `top`, and what is raised by those called.
+    Directories that vanish meanwhile are passed over. Raises OSError when there is no `top`.
     """
     directory = _opened(os.fspath(top), None)
     try:
@@ -83,7 +83,7 @@ def _below(directory: int) -> list[str]:
 
 @contextlib.contextmanager
 def file_in(directory: int, name: str, flags: int) -> Iterator[int]:
-    """A file of a directory, opened. Raises OSError."""
+    """Open a file of a directory. Raises OSError."""
     file = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
     try:
         yield file
@@ -92,6 +92,6 @@ def file_in(directory: int, name: str, flags: int) -> Iterator[int]:
 
 
 def write_in(directory: int, name: str, text: str) -> None:
-    """Write to a file that is there. Raises OSError."""
+    """Write to an existing file. Raises OSError."""
     with file_in(directory, name, os.O_WRONLY) as file:
         os.write(file, text.encode())

@@ -1,4 +1,4 @@
-"""What docs/machines.md says of the scenarios is so."""
+"""docs/machines.md agrees with the scenarios."""
 
 import re
 from pathlib import Path

@@ -53,15 +53,12 @@ def world(tmp_path_factory):
     kit.machine_os()
     if problems := container_problems():
         pytest.skip("; ".join(problems))
-    shared_world = World(tmp_path_factory.mktemp("world"), firmware="")
-    try:
-        yield shared_world.start()
-    finally:
-        shared_world.kill()
+    with World(tmp_path_factory.mktemp("world"), firmware="") as shared_world:
+        yield shared_world
 
 
 def archive(folder, files, nodes):
-    """A cpio archive of scripts by their paths and devices by theirs."""
+    """Make a cpio archive of scripts and devices, by their paths."""
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -104,16 +101,16 @@ def tried(world, tmp_path_factory):
         }
         iso = kit.iso_with(folder, kit.CONFIG)
         kit.embed(iso, kit.CONFIG, archive(folder / "tree", {_GENERATOR: "\n".join(lines) + "\n"}, nodes))
-        one = world.define(memory_mib=2048)
-        one.insert(iso.as_uri())
-        one.on()
+        machine = world.define(memory_mib=2048)
+        machine.insert(iso.as_uri())
+        machine.on()
         try:
-            world.console(one).wait_for(r"login: ", kit.BOOT_SECONDS)
-            done = world.run(one, "cat /run/evil")
+            world.console(machine).wait_for(r"login: ", kit.BOOT_SECONDS)
+            done = world.run(machine, "cat /run/evil")
             assert done.returncode == 0, done.stderr
             output = done.stdout
             evidence = {"said": output, "victim": victim.poll(), "sysctl": (before, _SYSCTL.read_text())}
-            one.off()
+            machine.off()
             evidence["left"] = running(_SURVIVOR)
             yield evidence
         finally:
@@ -124,7 +121,7 @@ def tried(world, tmp_path_factory):
 
 
 def running(words):
-    """Processes of the host with these words in their command line."""
+    """List the host's processes with these words in their command line."""
     pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -135,10 +132,10 @@ def running(words):
     return pids
 
 
-@pytest.mark.parametrize("what", _TRIES)
-def test_foreign_code_of_an_initramfs_gets_nowhere(tried, what):
+@pytest.mark.parametrize("case", _TRIES)
+def test_foreign_code_of_an_initramfs_gets_nowhere(tried, case):
     assert "done" in tried["said"].splitlines()
-    assert f"BROKE {what}" not in tried["said"].splitlines()
+    assert f"BROKE {case}" not in tried["said"].splitlines()
 
 
 def test_no_sysctl_of_the_host_was_written(tried):
@@ -196,8 +193,8 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def with_tools(world, tmp_path_factory):
-    """What got through of the calls of a program that somebody compiled into his initramfs, with a fork bomb behind it;
-    and a directory outside that links of it lead to."""
+    """The calls that got through of a program compiled into an initramfs, with a fork bomb after it; and a directory
+    outside that its links lead to."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc: the initramfs has no program that makes any call")
     folder = tmp_path_factory.mktemp("tools")
@@ -220,21 +217,21 @@ def with_tools(world, tmp_path_factory):
     for name in ("tmp", "sysroot"):
         (links / name).symlink_to(victim)
     kit.embed(iso, kit.CONFIG, first + archive(links, {}, {}))
-    one = world.define(2, memory_mib=2048)
-    one.insert(iso.as_uri())
-    one.on()
-    world.console(one).wait_for(r"login: ", PATIENCE)
-    output = world.run(one, "cat /run/evil; pgrep -c sleep").stdout
-    one.off()
+    machine = world.define(2, memory_mib=2048)
+    machine.insert(iso.as_uri())
+    machine.on()
+    world.console(machine).wait_for(r"login: ", PATIENCE)
+    output = world.run(machine, "cat /run/evil; pgrep -c sleep").stdout
+    machine.off()
     yield output.splitlines(), list(victim.iterdir())
     iso.unlink()
 
 
-@pytest.mark.parametrize("what", _TOOLS)
-def test_calls_of_a_program_of_an_initramfs_get_nowhere(with_tools, what):
+@pytest.mark.parametrize("case", _TOOLS)
+def test_calls_of_a_program_of_an_initramfs_get_nowhere(with_tools, case):
     output, _ = with_tools
     assert "done" in output
-    assert f"BROKE {what}" not in output
+    assert f"BROKE {case}" not in output
 
 
 def test_links_of_an_initramfs_lead_nowhere_and_its_programs_end_with_it(with_tools):
@@ -282,10 +279,10 @@ def test_a_boot_loader_that_doubles_its_words_takes_no_memory_of_the_host(world,
     (grub / "grub.cfg").write_text("set a=aa\n" + 'set a="${a}${a}"\n' * 40)
     options = ["-E", "offset=1048576", "-d", str(grub.parent)]
     subprocess.run(["mkfs.ext4", "-qF", *options, str(image), "32M"], check=True, capture_output=True)
-    one = world.define(3, disk=image, firmware="bios", memory_mib=256)
-    one.on()
-    world.console(one).wait_for(r"no memory left", PATIENCE)
-    one.off()
+    machine = world.define(3, disk=image, firmware="bios", memory_mib=256)
+    machine.on()
+    world.console(machine).wait_for(r"no memory left", PATIENCE)
+    machine.off()
 
 
 def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
@@ -293,9 +290,9 @@ def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
     script = f"#!/bin/bash\nexec </dev/null >/dev/null 2>&1\n(sleep {_SURVIVOR} &)\nsleep {_SURVIVOR}\n"
     iso = kit.iso_with(tmp_path, kit.CONFIG)
     kit.embed(iso, kit.CONFIG, archive(tmp_path / "tree", {_GENERATOR: script}, {}))
-    one = world.define(1)
-    one.insert(iso.as_uri())
-    one.on()
+    machine = world.define(1)
+    machine.insert(iso.as_uri())
+    machine.on()
     wait_until(lambda: len(running(_SURVIVOR)) == 2, kit.BOOT_SECONDS, "both of its processes", poll=0.05)
     survivors = running(_SURVIVOR)
     # Somebody else's users, and limits of its own.
@@ -304,6 +301,6 @@ def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
         assert int(re.search(r"Uid:\s+(\d+)", status)[1]) >= 1 << 16
         assert f"/{world.lab}/m1/" in Path(f"/proc/{pid}/cgroup").read_text()
         assert "Seccomp:\t2" in status
-    one.off()
+    machine.off()
     assert running(_SURVIVOR) == []
     iso.unlink()

@@ -29,18 +29,16 @@ WORKS, IO = "yes", "Input/output error"
 
 @pytest.fixture
 def place(world, tmp_path):
-    one = failing.Place(*(str(tmp_path / f"vda.{kind}") for kind in ("raw", "device", "medium")))
-    with open(one.image, "xb") as image:
+    disk = failing.Place(*(str(tmp_path / f"vda.{kind}") for kind in ("raw", "device", "medium")))
+    with open(disk.image, "xb") as image:
         image.truncate(1 << 30)
     with contextlib.ExitStack() as held:
-        failing.hold(one, held)
-        yield one
+        failing.hold(disk, held)
+        yield disk
 
 
 def test_a_machine_gets_io_errors_and_its_disk_works_again(world, place):
-    machine = world.define(7, disk=Path(place.device))
-    machine.on()
-    world.console(machine).wait_for(r"login: ", PATIENCE)
+    machine = world.boot(7, disk=Path(place.device))
     try:
         done = world.run(machine, PREPARE)
         assert done.returncode == 0, done.stderr

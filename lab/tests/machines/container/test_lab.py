@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
 
 
 def small(shape):
-    """The topology with little memory, which nobody has to wait for."""
+    """Reduce a topology's memory, so that no lab has to wait for it."""
     nodes = tuple(msgspec.structs.replace(node, memory_mib=256, disk_gib=1, vcpu=1) for node in shape.nodes)
     return msgspec.structs.replace(shape, nodes=nodes)
 
@@ -68,12 +68,12 @@ def test_redfish_drives_container_machines(tmp_path):
         assert node.power.state() is PowerState.OFF
 
 
-def until(what, reached):
-    wait_until(reached, PATIENCE, what, poll=0.05)
+def until(event, reached):
+    wait_until(reached, PATIENCE, event, poll=0.05)
 
 
 def powered_on(lab):
-    """The lab's record, its machines having their groups."""
+    """Power on until the machines have their groups; returns the lab's record."""
     for node in lab.nodes.values():
         node.power.on()
     until("the machines' groups", lambda: groups(lab.id))
@@ -81,7 +81,7 @@ def powered_on(lab):
 
 
 def reaper_of(lab_id):
-    """The process that removes a lab's groups when the lab is gone."""
+    """Find the process that removes a lab's groups when the lab is gone."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")

@@ -1,25 +1,24 @@
-"""Labs of several networks, brought up for real, with container machines and with what plays a machine's bond."""
+"""Labs of several networks with container machines, brought up for real."""
 
 import json
 import socket
-import struct
-import subprocess
 
 import msgspec
 import pytest
 
 from lab import topology
 from lab.daemons import services
-from lab.daemons.switch import lacp
 from lab.lab import Lab
-from lab.machines.container.hardware.cables import port
 from lab.testing.containers.kit import PATIENCE, run_in, tree
 from lab.tests.machines import kit
 from lab.waiting import wait_until
 
 SHAPE = topology.sno().with_machines("container")
-pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
-needs_tree = pytest.mark.skipif(tree() is None, reason="no release was built here: there is no tree to boot")
+pytestmark = [
+    pytest.mark.lab,
+    kit.needs_lab(SHAPE),
+    pytest.mark.skipif(tree() is None, reason="no release was built here: there is no tree to boot"),
+]
 
 TWO = """
 name: two
@@ -89,12 +88,11 @@ def within(lab, name, script):
     return done.stdout
 
 
-def addresses(lab, name, card):
-    [link] = json.loads(within(lab, name, f"ip -j address show dev {card}"))
+def addresses(lab, name, nic):
+    [link] = json.loads(within(lab, name, f"ip -j address show dev {nic}"))
     return {entry["local"]: entry["prefixlen"] for entry in link["addr_info"] if entry["scope"] == "global"}
 
 
-@needs_tree
 def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, plain):
     with Lab(topology.load_text(TWO), artifacts=tmp_path) as lab:
         assert lab.layout.bmc_url == "https://10.8.0.1:8000"
@@ -144,137 +142,6 @@ def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, 
         assert run_in(lab.id, "master-0", "echo E:ID_WWN=0x1 > /run/udev/data/b7:0").returncode != 0
 
 
-BONDED = """
-name: bonded
-machine: vm
-networks:
-  - {name: plain, ipv4: 10.9.0.0/24}
-  - {name: tagged, ipv4: 192.168.111.0/24, vlan: 111, mtu: 9000}
-nodes:
-  - name: master-0
-    role: master
-    memory_mib: 256
-    nics:
-      - {mac: "52:54:00:6e:60:00"}
-      - {mac: "52:54:00:6e:60:01"}
-    bonds:
-      - {mode: 802.3ad, nics: [enp1s0, enp2s0], network: plain, trunk: [tagged], addresses: [192.168.111.80]}
-"""
-MACS = ["52:54:00:6e:60:00", "52:54:00:6e:60:01"]
-HOST = bytes.fromhex("5254006e6000")
-
-
-class Cards:
-    """Plays a machine's two cards, with a bond that speaks LACP: the other ends of the switch's cables.
-
-    The host's kernel may have neither bonding nor 8021q, so frames are made by hand: Ethernet, LACP, tags and ARP.
-    """
-
-    def __init__(self, lab):
-        self.lab = lab
-        self.heard: list[tuple[lacp.Side, lacp.Side] | None] = [None, None]
-        lab.inside(self._open)
-
-    def _open(self):
-        self.lines = []
-        for number, mac in enumerate(MACS):
-            words = ["link", "add", port(mac), "type", "veth", "peer", "name", f"card{number}"]
-            subprocess.run(["ip", *words], check=True)
-            for name in (port(mac), f"card{number}"):
-                subprocess.run(["ip", "link", "set", name, "promisc", "on", "up"], check=True)
-            line = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-            line.bind((f"card{number}", 3))
-            line.settimeout(0.2)
-            # The tag is taken out of a frame on its way up, and told beside it (packet(7), PACKET_AUXDATA).
-            line.setsockopt(263, 8, 1)
-            self.lines.append(line)
-
-    def close(self):
-        for line in self.lines:
-            line.close()
-
-    def say(self, number, state):
-        """What Linux says of a port: its system, key 9, its number, a state; and of the partner, what it heard."""
-        heard = self.heard[number]
-        partner = heard[0] if heard else lacp.Side()
-        data = lacp.pack(lacp.Side(HOST, 9, number + 1, state), partner)
-        self.lines[number].send(lacp.GROUP + HOST + struct.pack("!H", lacp.TYPE) + data)
-
-    def receive(self, number):
-        """The frames that have come: (tag, frame)."""
-        while True:
-            try:
-                frame, extra, _flags, sender = self.lines[number].recvmsg(2048, 256)
-            except TimeoutError:
-                return
-            if sender[2] == socket.PACKET_OUTGOING:
-                continue
-            tags = [struct.unpack_from("=IIIHHHH", data) for level, kind, data in extra if (level, kind) == (263, 8)]
-            tag = tags[0][5] & 0xFFF if tags and tags[0][0] & 0x10 else 0
-            if frame[12:14] == struct.pack("!H", lacp.TYPE):
-                self.heard[number] = lacp.unpack(frame[14:])
-            else:
-                yield tag, frame
-
-    def negotiate(self):
-        """Speak LACP until both ports carry frames; the states that the switch says at last."""
-        state = lacp.ACTIVITY | lacp.TIMEOUT | lacp.AGGREGATION
-
-        def both_distribute():
-            for number in range(2):
-                heard = self.heard[number]
-                knows_us = heard is not None and heard[1].system == HOST
-                synced = knows_us and heard[0].state & lacp.SYNCHRONIZED
-                more = lacp.SYNCHRONIZED | (lacp.COLLECTING | lacp.DISTRIBUTING) * bool(synced)
-                self.say(number, state | more * bool(heard))
-                list(self.receive(number))
-            return all(heard and heard[0].state & lacp.DISTRIBUTING for heard in self.heard)
-
-        wait_until(both_distribute, 30, "a partner that speaks LACP", lambda: str(self.heard), poll=0.05)
-
-    def ask(self, number, sender, target, tag):
-        """ARP by one card, with a tag: who answers, by which card and with which tag."""
-        address = bytes(map(int, sender.split("."))), bytes(map(int, target.split(".")))
-        question = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + HOST + address[0] + bytes(6) + address[1]
-        tagged = struct.pack("!HH", 0x8100, tag) if tag else b""
-        self.lines[number].send(b"\xff" * 6 + HOST + tagged + struct.pack("!H", 0x0806) + question)
-        received = [(where, t, frame) for where in range(2) for t, frame in self.receive(where)]
-        return [
-            (where, t) for where, t, frame in received if frame[12:14] == b"\x08\x06" and frame[28:32] == address[1]
-        ]
-
-
-def test_live_a_bond_with_vlans_has_a_partner_that_speaks_lacp(tmp_path):
-    with Lab(topology.load_text(BONDED), artifacts=tmp_path) as lab:
-        cards = Cards(lab)
-        try:
-            for number in range(2):
-                # Nothing passes before LACP has agreed.
-                assert cards.ask(number, "10.9.0.80", "10.9.0.1", 0) == []
-            cards.negotiate()
-            first, second = (heard[0] for heard in cards.heard)
-            assert (first.system, first.key) == (second.system, second.key)
-            assert (first.port, second.port) == (1, 2)
-            for number in range(2):
-                [(_, tag)] = cards.ask(number, "10.9.0.80", "10.9.0.1", 0)
-                assert tag == 0
-                [(_, tag)] = cards.ask(number, "192.168.111.80", "192.168.111.1", 111)
-                assert tag == 111
-                assert cards.ask(number, "192.168.111.80", "192.168.111.1", 112) == []
-                assert cards.ask(number, "192.168.111.80", "192.168.111.1", 0) == []
-            # A card falls silent: within three seconds all goes by the other one.
-            state = sum(1 << bit for bit in range(6))
-
-            def only_the_first():
-                cards.say(0, state)
-                answers = cards.ask(0, "192.168.111.80", "192.168.111.1", 111)
-                return answers == [(0, 111)] and not cards.ask(1, "192.168.111.80", "192.168.111.1", 111)
-
-            wait_until(only_the_first, 30, "frames by the first card only", lambda: str(cards.heard), poll=0.1)
-        finally:
-            cards.close()
-
-
 SIX = """
 name: six
 machine: container
@@ -285,7 +152,6 @@ nodes:
 """
 
 
-@needs_tree
 def test_live_a_lab_of_ipv6_alone(tmp_path, plain):
     with Lab(topology.load_text(SIX), artifacts=tmp_path) as lab:
         assert lab.layout.bmc_url == "https://[fd2e:6f44:5dd8:c956::1]:8000"

@@ -1,4 +1,4 @@
-"""Names that a machine gives what its warden looks at: any bytes. Those of disks are names in /dev, or none."""
+"""Names that a machine gives to its partitions and groups: any bytes. Those of disks are names in /dev, or none."""
 
 import codecs
 import contextlib
@@ -7,14 +7,16 @@ import socket
 import stat
 import subprocess
 import uuid
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.machines.container import emptygroups, warden
+from lab.machines.container import monitor
 from lab.machines.container.firmware.partitions import Partition
 from lab.machines.container.hardware import disks, pseudofs
+from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import DiskSpec
 
 # What udev 252 makes of them.
@@ -88,51 +90,50 @@ def test_links_of_any_name_are_laid_out_or_left_out(tmp_path):
     assert stat.S_ISBLK((tmp_path / "vda1").stat().st_mode)
 
 
-def test_a_group_of_any_name_is_told(tmp_path):
+def test_a_group_of_any_name_is_reported(tmp_path):
     root, groups = tmp_path / "root", tmp_path / "groups"
     for folder in (root / "run/systemd", groups / os.fsdecode(b"\xff.slice")):
         folder.mkdir(parents=True)
         (folder / "cgroup.procs").touch()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(str(root / emptygroups.SOCKET))
+        agent.bind(str(root / cgroups.AGENT))
         agent.settimeout(10)
         (groups / "cgroup.procs").write_text("1\n")
-        emptygroups.Watch(groups).tell(root)
+        cgroups.EmptyGroups(groups).report(root)
         assert agent.recv(100) == b"/\xff.slice"
 
 
-def test_groups_are_told_again_until_systemd_had_room_for_them(tmp_path):
-    """A queue of datagrams holds ten or so (net.unix.max_dgram_qlen), and more groups than that run empty at once."""
+def test_groups_are_reported_again_until_systemd_had_room_for_them(tmp_path):
+    """A queue of datagrams is short, and more groups than it holds run empty at once."""
     root, groups = tmp_path / "root", tmp_path / "groups"
     (root / "run/systemd").mkdir(parents=True)
-    names = {f"/{number}.scope" for number in range(600)}
+    names = {f"/{number}.scope" for number in range(int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text()) + 20)}
     for name in names:
         (groups / name[1:]).mkdir(parents=True)
         (groups / name[1:] / "cgroup.procs").touch()
-    watch = emptygroups.Watch(groups)
-    watch.tell(root)  # no systemd yet
-    heard: list[str] = []
+    watch = cgroups.EmptyGroups(groups)
+    watch.report(root)  # no systemd yet
+    received: list[str] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as agent:
-        agent.bind(str(root / emptygroups.SOCKET))
+        agent.bind(str(root / cgroups.AGENT))
         agent.setblocking(False)
-        told, turns = -1, 0
-        while len(heard) > told and turns < len(names):  # until one in which nothing is told
-            told, turns = len(heard), turns + 1
-            watch.tell(root)
+        before, turns = -1, 0
+        while len(received) > before and turns < len(names):  # until a turn in which nothing is reported
+            before, turns = len(received), turns + 1
+            watch.report(root)
             with contextlib.suppress(BlockingIOError):
                 while True:
-                    heard.append(agent.recv(100).decode())
-    assert set(heard) == names
-    assert len(heard) == len(names), "each once"
+                    received.append(agent.recv(100).decode())
+    assert sorted(received) == sorted(names)
 
 
 def test_a_machine_whose_first_process_has_just_gone_has_none(monkeypatch):
     """An error of the system's, which whoever asked for it gets, and no other."""
     with subprocess.Popen(["sleep", "1000"]) as holder:
-        one = warden.Warden.__new__(warden.Warden)
-        monkeypatch.setattr(one, "outer", holder.pid, raising=False)
+        machine = monitor.Monitor.__new__(monitor.Monitor)
+        monkeypatch.setattr(machine, "outer", holder.pid, raising=False)
         try:
             with pytest.raises(ProcessLookupError):
-                one.init()
+                machine.init()
         finally:
             holder.kill()

@@ -1,19 +1,23 @@
 """Parts of container machines that are tested without a machine."""
 
+import contextlib
 import errno
 import os
 import selectors
+import signal
 import struct
+import subprocess
+import sys
 
 import pytest
 
-from lab.machines.container import emptygroups
-from lab.machines.container.fence import handover, seccomp
+from lab.errors import LabError
+from lab.machines.container.fence import seccomp
 from lab.machines.container.firmware.partitions import Partition
-from lab.machines.container.hardware import disks, line, pseudofs, smbios
+from lab.machines.container.hardware import disks, line, pseudofs
 from lab.machines.container.kernel import cgroups, users
-from lab.machines.container.kernel.errors import NoUsersError
 from lab.machines.container.machine import Machine
+from lab.machines.container.monitor import Monitor
 from lab.machines.container.spec import DiskSpec, MachineSpec
 
 SPEC = MachineSpec(
@@ -31,7 +35,7 @@ REFUSE = 0x50000
 
 
 def verdict(number, *arguments, arch=0xC000003E):
-    """What the filter says of a call, by a small machine of the instructions that it uses (linux/bpf_common.h)."""
+    """Run the filter for a call, by a small machine of the instructions that it uses (linux/bpf_common.h)."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *(*arguments, *[0] * (6 - len(arguments))))
     code = list(struct.iter_unpack("=HBBI", seccomp.program()))
     at, value = 0, 0
@@ -49,74 +53,29 @@ def verdict(number, *arguments, arch=0xC000003E):
             at += if_true if hit else if_false
 
 
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        ((0,), ALLOW),
-        ((165, 1, 2), NOTIFY),
-        ((16, 3, 0x125F), NOTIFY),
-        ((16, 3, 0x1269), NOTIFY),
-        ((16, 3, 0x1260), ALLOW),
-        ((54, 3, 263, 5), REFUSE | errno.ENOPROTOOPT),
-        ((54, 3, 263, 13), REFUSE | errno.ENOPROTOOPT),
-        ((54, 3, 263, 8), ALLOW),
-        ((54, 3, 1, 5), ALLOW),
-        ((9, 0, 4096, 3, 0x40022), REFUSE | errno.ENOMEM),
-        ((9, 0, 4096, 3, 0x22), ALLOW),
-        ((319, 0, 4), REFUSE | errno.ENOSYS),
-        ((319, 0, 1), ALLOW),
-        ((206, 1), REFUSE | errno.ENOSYS),
-        ((41, 44, 3), REFUSE | errno.EAFNOSUPPORT),
-        ((41, 17, 3), ALLOW),
-        ((16, 3, 0x4C01), REFUSE | errno.ENOTTY),
-        ((16, 3, 0x4C82), REFUSE | errno.ENOTTY),
-        ((16, 3, 0x4D00), ALLOW),
-        ((41, 1), ALLOW),
-        ((41, 2), ALLOW),
-        ((41, 40), REFUSE | errno.EAFNOSUPPORT),
-        ((41, 41), ALLOW),
-        ((41, 42), REFUSE | errno.EAFNOSUPPORT),
-        ((41, 43), ALLOW),
-        ((42, 40), ALLOW),
-        ((425,), REFUSE | errno.EPERM),
-        ((250,), REFUSE | errno.ENOSYS),
-        ((257, 0, 0, 0o1), NOTIFY),
-        ((257, 0, 0, 0o2000002), NOTIFY),
-        ((257, 0, 0, 0o101), ALLOW),
-        ((257, 0, 0, 0), ALLOW),
-        ((2, 0, 0o2), NOTIFY),
-        ((164,), REFUSE | errno.EPERM),
-        ((430,), REFUSE | errno.ENOSYS),
-        ((0x40000000 + 165,), REFUSE | errno.ENOSYS),
-    ],
-)
-def test_what_the_seccomp_filter_does_with_a_call(call, expected):
-    assert verdict(*call) == expected
+VERDICTS = {
+    ALLOW: (
+        *((0,), (16, 3, 0x1260), (16, 3, 0x4D00), (54, 3, 263, 8), (54, 3, 1, 5), (9, 0, 4096, 3, 0x22), (319, 0, 1)),
+        *((41, 17, 3), (41, 1), (41, 2), (41, 41), (41, 43), (42, 40), (257, 0, 0, 0o101), (257, 0, 0, 0)),
+    ),
+    NOTIFY: (*((165, 1, 2), (16, 3, 0x125F), (16, 3, 0x1269), (257, 0, 0, 0o1), (257, 0, 0, 0o2000002), (2, 0, 0o2)),),
+    REFUSE | errno.ENOPROTOOPT: ((54, 3, 263, 5), (54, 3, 263, 13)),
+    REFUSE | errno.ENOMEM: ((9, 0, 4096, 3, 0x40022),),
+    REFUSE | errno.ENOSYS: ((319, 0, 4), (206, 1), (250,), (430,), (0x40000000 + 165,)),
+    REFUSE | errno.EAFNOSUPPORT: ((41, 44, 3), (41, 40), (41, 42)),
+    REFUSE | errno.ENOTTY: ((16, 3, 0x4C01), (16, 3, 0x4C82)),
+    REFUSE | errno.EPERM: ((425,), (164,)),
+}
+
+
+@pytest.mark.parametrize("expected", VERDICTS)
+def test_the_seccomp_filter_decides_by_calls_and_arguments(expected):
+    calls = VERDICTS[expected]
+    assert {call: verdict(*call) for call in calls} == dict.fromkeys(calls, expected)
 
 
 def test_the_seccomp_filter_knows_one_architecture():
     assert verdict(1, arch=0x40000003) == REFUSE | errno.ENOSYS
-
-
-MOUNTINFO = r"""20 1 254:0 / / rw - ext4 /dev/vda rw
-40 20 0:5 / /m rw - tmpfs work rw
-41 30 0:9 / /m/root/var rw - tmpfs var rw
-42 31 0:8 / /m/root/boot ro,nodev - ext4 /dev/loop1 ro
-30 29 0:7 / /m/root rw - overlay root rw,lowerdir=/l/one:/l/two\040x,upperdir=/u/up,workdir=/u/work
-31 41 0:6 / /m/root/var/over rw - tmpfs x rw
-29 40 0:4 / /m/root rw - tmpfs covered rw
-33 29 0:3 / /m/root/hidden rw - tmpfs hidden rw
-"""
-
-
-def test_mounts_come_after_what_they_are_on_whatever_their_order_and_covered_ones_not_at_all():
-    text = MOUNTINFO.replace("42 31", "42 30")
-    mounts = handover.seen(handover.mounts(text), "/m/root")
-    assert [m.target for m in mounts] == ["/m/root", "/m/root/var", "/m/root/var/over", "/m/root/boot"]
-    assert mounts[0].options["lowerdir"] == "/l/one:/l/two x"
-    assert [m.read_only for m in mounts] == [False, False, False, True]
-    with pytest.raises(ValueError, match="no mount point"):
-        handover.seen(handover.mounts(text), "/m/other")
 
 
 def test_hierarchies_of_a_host():
@@ -125,7 +84,7 @@ def test_hierarchies_of_a_host():
     assert cgroups.controllers("0::/user.slice\n") == []
 
 
-def test_groups_that_ran_empty_are_told_once(tmp_path):
+def test_groups_that_ran_empty_are_listed_once(tmp_path):
     def group(name, processes):
         (tmp_path / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / name / "cgroup.procs").write_text(processes)
@@ -134,7 +93,7 @@ def test_groups_that_ran_empty_are_told_once(tmp_path):
     group("a/b", "7\n")
     group("c", "")
     (tmp_path / "cgroup.procs").write_text("")
-    watch = emptygroups.Watch(tmp_path)
+    watch = cgroups.EmptyGroups(tmp_path)
     assert watch.look() == ["/c"]
     assert watch.look() == []
     group("a/b", "")
@@ -153,7 +112,7 @@ def test_memory_and_processors_are_the_machines():
 
 
 def test_smbios_tells_the_memory_and_its_sums_are_right():
-    entry, tables = smbios.tables(SPEC)
+    entry, tables = pseudofs.smbios_tables(SPEC)
     assert sum(entry) & 0xFF == 0
     assert struct.unpack_from("<I", entry, 12)[0] == len(tables)
     sizes, at = [], 0
@@ -163,7 +122,7 @@ def test_smbios_tells_the_memory_and_its_sums_are_right():
             sizes.append(struct.unpack_from("<H", tables, at + 12)[0])
         at = tables.index(b"\0\0", at + length) + 2
     assert sum(sizes) == 40000
-    assert smbios.identity(SPEC)["product_uuid"] == SPEC.uuid
+    assert pseudofs.smbios_identity(SPEC)["product_uuid"] == SPEC.uuid
 
 
 def test_a_disk_and_its_partition_have_their_names():
@@ -220,24 +179,23 @@ def test_its_stick_keeps_its_place_behind_the_disks_whatever_is_put_first(tmp_pa
 
 def test_a_range_of_users_is_given_once_and_free_again_when_its_last_holder_ends(tmp_path):
     ledger = tmp_path / "run/users"
-    first, one = users.claim(1 << 28, ledger)
-    second, two = users.claim(1 << 28, ledger)
-    assert (first, second) == (1 << 28, (1 << 28) + 65536)
-    heir = os.dup(one)
-    os.close(one)
-    third, three = users.claim(1 << 28, ledger)
-    assert third == (1 << 28) + 2 * 65536
+    taken = [users.claim(1 << 28, ledger) for _ in range(2)]
+    assert [first for first, _ in taken] == [1 << 28, (1 << 28) + 65536]
+    heir = os.dup(taken[0][1])
+    os.close(taken[0][1])
+    taken[0] = users.claim(1 << 28, ledger)
+    assert taken[0][0] == (1 << 28) + 2 * 65536
     os.close(heir)
-    again, four = users.claim(1 << 28, ledger)
-    assert again == 1 << 28
-    for held in (two, three, four):
+    taken.append(users.claim(1 << 28, ledger))
+    assert taken[-1][0] == 1 << 28
+    for _, held in taken:
         os.close(held)
 
 
 def test_no_range_of_users_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(users, "TRIED", 1)
     _, held = users.claim(1 << 28, tmp_path / "users")
-    with pytest.raises(NoUsersError, match=str(1 << 28)):
+    with pytest.raises(LabError, match=str(1 << 28)):
         users.claim(1 << 28, tmp_path / "users")
     os.close(held)
 
@@ -255,3 +213,56 @@ def test_a_log_of_the_console_ends_where_it_would_fill_the_disk(tmp_path, monkey
     assert content[:100] == (b"0123456" * 15)[:100]
     assert content[100:].startswith(b"\r\nnode0: this log is full; ")
     assert content.count(b"full") == 1
+
+
+class Groups:
+    """A machine's control groups, in which it has or has not made too many."""
+
+    def __init__(self):
+        self.found = False
+        self.thawed = 0
+
+    def too_many(self):
+        return self.found
+
+    def unhold(self):
+        self.thawed += 1
+
+
+class MonitorOfNothing(Monitor):
+    """A monitor with a first process and nothing else."""
+
+    def __init__(self, init, group):
+        self._group, self._init, self._switched_off, self.lines = group, init, False, []
+
+    def init(self):
+        if self._init.poll() is not None:
+            raise ProcessLookupError
+        return self._init.pid
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+@pytest.fixture
+def init():
+    """A process that ends at a line of input."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+        process.kill()
+
+
+def test_a_machine_with_too_many_groups_is_ended_and_says_why_once(init):
+    group = Groups()
+    machine = MonitorOfNothing(init, group)
+    machine.hold_to_its_groups()
+    assert init.poll() is None
+    assert machine.lines == []
+    group.found = True
+    machine.hold_to_its_groups()
+    assert init.wait(30) == -signal.SIGKILL
+    # What it has frozen cannot end, and is asked again.
+    assert group.thawed == 1
+    with contextlib.suppress(ProcessLookupError):
+        machine.hold_to_its_groups()
+    assert machine.lines == ["node0: more than 4096 control groups: the machine is switched off"]

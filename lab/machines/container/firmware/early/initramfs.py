@@ -40,7 +40,7 @@ fi
 exec mount -i -t tmpfs ${options:+-o "$options"} "$source" "$target"
 """
 
-#: A squashfs in a file takes a loop device, and a machine has none: its warden mounts the file as it is named here.
+#: A squashfs in a file takes a loop device, and a machine has none: its monitor mounts the file as it is named here.
 #: mount(8) would look for a loop device by itself, for options and for what it finds in the file. An overlay that is
 #: mounted in a user namespace keeps its notes in users' attributes (Linux, filesystems/overlayfs.rst, "userxattr").
 _MOUNT = """\

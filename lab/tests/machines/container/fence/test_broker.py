@@ -1,4 +1,4 @@
-"""What callers can put into a call: the warden answers all of it, and does not end."""
+"""Arguments that callers can put into a call: the monitor answers all of them, and does not end."""
 
 import contextlib
 import ctypes
@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container.fence import broker, caller, handover, lockedmounts, seccomp
-from lab.machines.container.fence.errors import Refusal
+from lab.machines.container.fence import broker, caller, mounts, seccomp
+from lab.machines.container.fence.caller import Refusal
 from lab.machines.container.kernel import loops
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another process's memory")
@@ -46,7 +46,7 @@ class Hardware:
 class Caller(caller.Caller):
     """One that is always still the one that asked."""
 
-    def still_there(self):
+    def check(self):
         pass
 
 
@@ -66,7 +66,7 @@ class Asked(broker.Broker):
 @pytest.fixture
 def asked(monkeypatch):
     """One that mounts nothing."""
-    monkeypatch.setattr(lockedmounts, "mount_there", lambda *words, **more: None)
+    monkeypatch.setattr(mounts, "mount_for", lambda *words, **more: None)
     monkeypatch.setattr(loops, "attach", lambda *words, **more: contextlib.nullcontext(loops.Loop(9, -1)))
     with open("/dev/null") as nobody, open("/proc/self/ns/user") as users:
         yield Asked(nobody.fileno(), users.fileno(), Hardware())
@@ -124,9 +124,9 @@ def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
 
 @pytest.mark.parametrize(("number", "own"), [((7, 3), True), ((7, 256), False), ((8, 3), False)])
 def test_a_device_of_another_machine_is_left_to_the_kernel(asked, monkeypatch, tmp_path, number, own):
-    """Which refuses it: neither mounted nor read again, whatever node the caller has made for it."""
+    """It is neither mounted nor read again, whatever node the caller has made for it."""
     done = []
-    monkeypatch.setattr(lockedmounts, "mount_there", lambda *words, **more: done.append("mounted"))
+    monkeypatch.setattr(mounts, "mount_for", lambda *words, **more: done.append("mounted"))
     monkeypatch.setattr(Hardware, "reread", lambda _, device: done.append(device))
     os.mknod(tmp_path / "disk", 0o600 | stat.S_IFBLK, os.makedev(*number))
     words = [str(tmp_path / "disk").encode(), str(tmp_path).encode(), b"ext4"]
@@ -185,14 +185,13 @@ def test_a_name_is_no_capability(asked, name):
 
 
 def test_mounts_with_names_of_any_bytes_are_listed():
-    text = os.fsdecode(
+    lines = caller.lines_of(
         b"20 1 254:0 / / rw - ext4 /dev/vda rw\n"
         b"21 20 0:30 / /\xff\x0c\x1c\xc2\x85\r rw,relatime master:1 - tmpfs x rw\n"
         b"22 20 7:3 / /b\xe2\x80\xa8 rw - ext4 y rw\n"
     )
-    assert handover.devices(text) == {(254, 0), (0, 30), (7, 3)}
-    assert handover.kinds(text) == {"254:0": "ext4", "0:30": "tmpfs", "7:3": "ext4"}
-    assert [mount.parent for mount in handover.mounts(text)] == [1, 20, 20]
+    assert caller.devices(lines) == {(254, 0), (0, 30), (7, 3)}
+    assert caller.kinds(lines) == {"254:0": "ext4", "0:30": "tmpfs", "7:3": "ext4"}
 
 
 def test_adjusting_the_clock_is_not_done_for_who_may_not(asked, monkeypatch):

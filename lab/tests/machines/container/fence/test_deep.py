@@ -1,12 +1,10 @@
-"""Groups as deep as no path is long: the machine's end is its own, the lab's others live on, nothing stays behind."""
+"""Groups as deep as no path is long: the machine's end is its own, the lab's others live on, nothing is left."""
 
-import os
 from pathlib import Path
 
 import pytest
 
-from lab.host.preflight import container_problems
-from lab.testing.containers.kit import PATIENCE, World, tree
+from lab.testing.containers.kit import PATIENCE, World, why_not
 from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -31,14 +29,10 @@ END
 @pytest.fixture
 def world(tmp_path):
     """A daemon of the test's own, which it ends."""
-    if os.geteuid() != 0 or tree() is None or container_problems():
-        pytest.skip("needs root, a tree that was built here, and what container machines need")
-    new_world = World(tmp_path)
-    try:
-        yield new_world.start()
-    finally:
-        if new_world.process.poll() is None:
-            new_world.kill()
+    if reason := why_not():
+        pytest.skip(reason)
+    with World(tmp_path) as new_world:
+        yield new_world
 
 
 def _groups(world, name=""):

@@ -1,4 +1,4 @@
-"""What a machine has done for it by those who have the host's rights: none of it can be turned against the host."""
+"""Work that is done for a machine with the host's rights: none of it can be turned against the host."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.kernel.loops import attach
-from lab.testing.containers.kit import attempt
+from lab.testing.containers.kit import allowed, attempt, refused
 
 pytestmark = pytest.mark.lab
 
@@ -33,24 +33,24 @@ def foreign(tmp_path):
         yield loop
 
 
-# As the warden sees the host: its own first process's, and what is mounted at its root.
+# As the monitor sees the host: its own first process's, and what is mounted at its root.
 _WAYS = {
     "a name of its own disk that leads elsewhere": """
 os.rename('/dev/vda1', '/dev/own')
-os.symlink(there, '/dev/vda1')
+os.symlink(elsewhere, '/dev/vda1')
 source, data = b'/dev/own', b''""",
     "an option with a name that leads elsewhere": """
-os.symlink(there, '/dev/noload')
+os.symlink(elsewhere, '/dev/noload')
 source, data = b'/dev/vda1', b'noload'""",
 }
 
 
 @pytest.mark.parametrize("way", _WAYS)
-@pytest.mark.parametrize("there", ["../proc/1/root{}", "..{}", "/proc/self/root{}"])
-def test_no_disk_but_its_own_is_mounted_for_it(world, machine, foreign, way, there):
-    there = there.format(foreign.path)
+@pytest.mark.parametrize("path", ["../proc/1/root{}", "..{}", "/proc/self/root{}"])
+def test_no_disk_but_its_own_is_mounted_for_it(world, machine, foreign, way, path):
+    elsewhere = path.format(foreign.path)
     code = f"""{_PARTITION}
-there = {there!r}
+elsewhere = {elsewhere!r}
 {_WAYS[way]}
 try:
     call(165, source, b'/mnt', b'ext4', 0, data)
@@ -60,8 +60,7 @@ finally:
     subprocess.run("umount -A /mnt; [ ! -L /dev/noload ] || rm /dev/noload; "
                    "[ ! -b /dev/own ] || mv /dev/own /dev/vda1", shell=True)
 """
-    through, last_words = attempt(world, machine, code)
-    assert not through, last_words
+    refused(world, machine, code)
 
 
 def test_a_mount_with_options_is_of_the_disk_that_was_named(world, machine):
@@ -71,12 +70,11 @@ call(165, b'/dev/vda1', b'/mnt', b'ext4', 0, b'noload,errors=continue')
 assert line[0] == '/dev/vda1', line
 subprocess.run(['umount', '/mnt'], check=True)
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
 
 
 @pytest.mark.parametrize("who", ["setpriv --reuid 1000 --clear-groups --inh-caps=-all", "unshare -U", "unshare -Ur"])
-def test_what_the_kernel_refuses_to_users_of_the_machine_its_warden_refuses_too(world, machine, who):
+def test_what_the_kernel_refuses_to_users_of_the_machine_its_monitor_refuses_too(world, machine, who):
     calls = {
         "mount": "call(165, b'/dev/vda1', b'/srv', b'ext4', 0, b'')",
         "sysfs": "call(165, b'x', b'/srv', b'sysfs', 0, b'')",
@@ -94,8 +92,7 @@ for name, text in calls.items():
         os._exit(0)
 sys.exit(7)
 """
-    through, last_words = attempt(world, machine, "#END" + code)
-    assert not through, last_words
+    last_words = refused(world, machine, "#END" + code)
     assert last_words == ["7"], last_words
 
 
@@ -143,8 +140,7 @@ for name in ('/dev/l', '/dev/vda1'):
     os.path.islink(name) and os.unlink(name)
 subprocess.run(['blockdev', '--rereadpt', '/dev/vda'], check=True)
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
     status = victim.stat()
     assert (status.st_uid, status.st_mode & 0o777) == (0, 0o600)
 
@@ -173,8 +169,7 @@ subprocess.run('sgdisk -Z /dev/vda; blockdev --rereadpt /dev/vda', shell=True, c
 assert not os.path.exists('/dev/vda1')
 print(os.minor(os.stat('/dev/kept/vda1').st_rdev), file=sys.stderr)
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    last_words = allowed(world, machine, code)
     image = world.root / "other.raw"
     image.touch()
     os.truncate(image, 1 << 20)
@@ -208,6 +203,5 @@ for turn in range(12):
         return listed.split().count(str(image))
 
     before = loops()
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
     assert loops() <= max(before, 3)

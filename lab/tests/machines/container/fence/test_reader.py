@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from installer.common import iso9660
 from lab.host.namespaces import unshare
-from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
-from lab.machines.container.fence.errors import CannotRead
+from lab.machines.container.fence.reader import CannotRead
 from lab.machines.container.firmware.boot import boot
 from lab.machines.container.kernel.syscalls import CLONE_NEWUSER
-from lab.machines.container.spec import DiskSpec, Fence, MachineSpec
+from lab.machines.container.spec import DiskSpec, Fence, MachineSpec, NotBootable
 from lab.tests.machines.container.firmware.medium_kit import bootable
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces")

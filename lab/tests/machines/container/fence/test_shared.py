@@ -1,5 +1,5 @@
-"""What a host has one of for all: a machine takes all that it can get of it, and the host and another machine still get
-what they ask for. And what the kernel counts for nobody."""
+"""Resources that a host has for all: one machine takes all that it can get, and the host and another machine still get
+what they ask for. And memory that the kernel counts for nobody."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.host.limits import raise_limits
-from lab.testing.containers.kit import HEAD, PATIENCE, attempt
+from lab.testing.containers.kit import HEAD, PATIENCE, allowed, refused
 from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -20,15 +20,12 @@ pytestmark = pytest.mark.lab
 def neighbour(world):
     """Another machine, on a host as a lab leaves it."""
     raise_limits()
-    one = world.define(30)
-    one.on()
-    world.console(one).wait_for(r"login: ", PATIENCE)
-    return one
+    return world.boot(30)
 
 
 @contextlib.contextmanager
 def holding(world, machine, code):
-    """While a program of a machine's keeps what `code` gets hold of."""
+    """Have a program of a machine's keep what `code` gets hold of."""
     limit = "resource.setrlimit(7, (resource.getrlimit(7)[1],) * 2)"
     script = f"cat > /run/hold.py <<'HOLD'\n{HEAD}\nimport resource, time\n{limit}\n{code}\n"
     script += "print('held', len(held), flush=True)\ntime.sleep(600)\nHOLD\n"
@@ -93,34 +90,30 @@ for line in ('link add d0 type veth peer name d1', 'addr add 10.0.0.1/8 dev d0',
 _OF_THE_HOST = "assert libc.syscall(206, 128, ctypes.byref(ctypes.c_ulong(0))) == 0, ctypes.get_errno()"
 
 
-@pytest.mark.parametrize("what", _SHARED)
-def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, neighbour, what):
-    take, ask = _SHARED[what]
+@pytest.mark.parametrize("case", _SHARED)
+def test_what_one_machine_takes_others_and_the_host_still_have(world, machine, neighbour, case):
+    take, ask = _SHARED[case]
     with holding(world, machine, take):
         asked = subprocess.run(
             [sys.executable, "-c", f"{HEAD}\n{ask or _OF_THE_HOST}"], capture_output=True, text=True, timeout=60
         )
         assert asked.returncode == 0, asked.stderr
-        through, words = attempt(world, neighbour, ask)
-        assert through, words
+        allowed(world, neighbour, ask)
 
 
 def test_a_machine_that_takes_the_hosts_control_groups_is_switched_off(world):
     """Groups of `memory` have numbers, of which there are 65535 for all labs and the host."""
     if not Path("/sys/fs/cgroup/memory/node0").is_dir():
         pytest.skip("cgroup2 counts them itself: test_groups.py")
-    greedy = world.define(31)
-    greedy.on()
+    greedy = world.boot(31)
     console = world.console(greedy)
-    console.wait_for(r"login: ", PATIENCE)
     code = """
 import time
 for number in range(3 * 4096):
     os.mkdir(f'/sys/fs/cgroup/memory/{number}')
 time.sleep(30)
 """
-    through, last_words = attempt(world, greedy, code)
-    assert not through, last_words
+    refused(world, greedy, code)
     wait_until(lambda: not greedy.look().on, PATIENCE, "its end")
     assert "node0: more than 4096 control groups: the machine is switched off" in console.text()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{greedy.name}"))
@@ -145,10 +138,9 @@ finally:
 }
 
 
-@pytest.mark.parametrize("what", _UNCOUNTED)
-def test_memory_that_nobody_counts_is_not_had(world, machine, what):
-    through, last_words = attempt(world, machine, _UNCOUNTED[what])
-    assert not through, last_words
+@pytest.mark.parametrize("case", _UNCOUNTED)
+def test_memory_that_nobody_counts_is_not_had(world, machine, case):
+    refused(world, machine, _UNCOUNTED[case])
 
 
 def test_packets_are_read_and_sent_without_rings(world, machine):
@@ -159,8 +151,7 @@ line.setsockopt(263, 8, 1)
 line.setsockopt(1, 8, 1 << 16)
 line.send(bytes.fromhex('ffffffffffff5254006e7700') + b'\\x88\\xb5' + b'x' * 60)
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
 
 
 @pytest.fixture
@@ -185,13 +176,12 @@ _HUGE = {
 }
 
 
-@pytest.mark.parametrize("what", _HUGE)
-def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, what):
+@pytest.mark.parametrize("case", _HUGE)
+def test_huge_pages_of_the_host_are_its_own(world, machine, huge_pages, case):
     # They are there.
-    done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[what]}"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", f"{HEAD}\n{_HUGE[case]}"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    through, last_words = attempt(world, machine, _HUGE[what])
-    assert not through, last_words
+    refused(world, machine, _HUGE[case])
 
 
 def test_control_groups_of_the_host_are_not_seen(world, machine):
@@ -221,6 +211,6 @@ def test_what_is_open_is_no_limit_of_the_hosts_before_it_is_one_of_its_memory(ne
 
 
 def test_threads_are_no_limit_of_the_hosts_before_numbers_of_processes_are(neighbour):
-    """Threads included that the kernel starts for a machine's cards, and counts for nobody."""
+    """Threads included that the kernel starts for a machine's NICs, and counts for nobody."""
     most = {name: int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("threads-max", "pid_max")}
     assert most["threads-max"] >= most["pid_max"]

@@ -1,4 +1,4 @@
-"""What somebody tries who has read this fence's code: options for its helpers, waits that never end, corners."""
+"""Attempts of a reader of this fence's code: options for its helpers, waits that never end, corners."""
 
 import contextlib
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.testing.containers.kit import HEAD, PATIENCE, World, attempt
+from lab.testing.containers.kit import HEAD, PATIENCE, World, allowed, attempt, refused
 from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -30,12 +30,11 @@ _OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("what", _OPTIONS)
-def test_an_option_that_is_the_hosts_affair_is_refused(world, machine, what):
-    kind, options = _OPTIONS[what]
+@pytest.mark.parametrize("case", _OPTIONS)
+def test_an_option_that_is_the_hosts_affair_is_refused(world, machine, case):
+    kind, options = _OPTIONS[case]
     code = f"{_EXT4}\ncall(165, b'/dev/vda', b'/mnt/e', {kind!r}, 0, {options.encode()!r})"
-    through, last_words = attempt(world, machine, code)
-    assert not through
+    last_words = refused(world, machine, code)
     assert "Invalid argument" in last_words[0], last_words
 
 
@@ -46,8 +45,7 @@ line = next(line for line in open('/proc/self/mountinfo') if ' /mnt/e ' in line)
 call(166, b'/mnt/e', 0)
 assert 'errors=panic' not in line and 'commit=7' in line, line
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
 
 
 def test_users_of_the_machine_mount_no_disks(world, machine):
@@ -63,8 +61,7 @@ if os.fork() == 0:
     os._exit(9)
 sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
 
 
 # A file system that answers everything but what is read: /mnt/f, with a file of a page (linux/fuse.h).
@@ -94,7 +91,7 @@ def fuse():
 """
 
 
-# A page of a file there that nobody has seen yet, as the words of a call that the warden answers.
+# A page of a file there that nobody has seen yet, as the words of a call that the monitor answers.
 _SELF = """
 fuse()
 page = mmap.mmap(os.open('/mnt/f/x', os.O_RDWR), 4096, mmap.MAP_SHARED)
@@ -131,14 +128,10 @@ def _left(first_user):
 
 @pytest.mark.parametrize("end", ["power-off", "kill"])
 def test_a_process_that_waits_for_itself_ends_with_its_machine(tmp_path, world, end):
-    own = World(tmp_path)
-    own.start()
     # Where no other test's machines have theirs, and no lab's.
     first_user = 7 << 26
-    try:
-        victim = own.define(first_user=first_user)
-        victim.on()
-        own.console(victim).wait_for(r"login: ", PATIENCE)
+    with World(tmp_path) as own:
+        victim = own.boot(first_user=first_user)
         _waits_for_itself(own, victim)
         assert _left(first_user)
         if end == "power-off":
@@ -147,8 +140,6 @@ def test_a_process_that_waits_for_itself_ends_with_its_machine(tmp_path, world, 
             assert not victim.look().on
             assert time.monotonic() - begin < 60
             assert _left(first_user) == []
-    finally:
-        own.kill()
     wait_until(lambda: not _left(first_user), PATIENCE, "its processes' end", lambda: _left(first_user), poll=0.1)
 
 
@@ -161,8 +152,7 @@ for name in ('u', 'w', 'o'):
 call(165, b'over', b'/run/over/o', b'overlay', 0, b'lowerdir=/mnt/f,upperdir=/run/over/u,workdir=/run/over/w,userxattr')
 call(165, b'image:0:0:/run/over/o/x', b'/mnt', b'squashfs', 0, b'')
 """
-    through, last_words = attempt(world, machine, code)
-    assert not through
+    last_words = refused(world, machine, code)
     assert "Block device required" in last_words[0], last_words
     world.run(machine, "umount -l /run/over/o /mnt/f")
 
@@ -186,7 +176,7 @@ call(431, fd, 7, 0, 0, 0)""",
     "a link among them": "os.symlink('/etc/passwd', '/run/udev/data/evil')",
     "a link among what /sys says of them": "os.symlink('/etc/passwd', '/sys/block/evil')",
     "another size of its disk": "write('/sys/block/vda/size', '1')",
-    "its memory, told by itself": "write('/proc/meminfo', 'x')",
+    "its memory, written by itself": "write('/proc/meminfo', 'x')",
     "an alarm that wakes the host": "call(222, 9, 0, b' ' * 8)",
     "locked memory without end": "call(160, 8, struct.pack('QQ', 2**64 - 1, 2**64 - 1))",
     "messages of all devices": """
@@ -204,10 +194,9 @@ call(304, os.open('/', os.O_RDONLY), handle.raw, 0)""",
 }
 
 
-@pytest.mark.parametrize("what", _CORNERS)
-def test_a_corner_is_fenced_too(world, machine, what):
-    through, last_words = attempt(world, machine, _CORNERS[what])
-    assert not through, last_words
+@pytest.mark.parametrize("case", _CORNERS)
+def test_a_corner_is_fenced_too(world, machine, case):
+    refused(world, machine, _CORNERS[case])
 
 
 def test_sockets_are_of_families_that_know_networks(world, machine):

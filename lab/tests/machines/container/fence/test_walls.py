@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.host.namespaces import CLONE_NEWNET, setns
-from lab.machines.container.warden import OOM_SCORE
-from lab.testing.containers.kit import HEAD, PATIENCE, World, attempt
+from lab.machines.container.monitor import OOM_SCORE
+from lab.testing.containers.kit import HEAD, PATIENCE, World, allowed, attempt, refused
 from lab.waiting import wait_until
 
 pytestmark = pytest.mark.lab
@@ -104,8 +104,7 @@ for folder, _, names in os.walk({str(top)!r}):
             continue
 print(written, file=sys.stderr)
 """
-    through, output = attempt(world, machine, code)
-    assert through, output
+    output = allowed(world, machine, code)
     assert int(output[0]) > 100
     after = host()
     assert {name: (text, after[name]) for name, text in before.items() if after.get(name, text) != text} == {}
@@ -134,25 +133,25 @@ sys.exit(7)
 
 
 _NETLINK = {
-    "a list of the lab's cards": "ip link show target-nsid 0",
+    "a list of the lab's NICs": "ip link show target-nsid 0",
     "its cable's other end": "ip link set dev enp1s0 netns 1 && nsenter -t 1 -n ip link set enp1s0 master lab0",
-    "a card in the lab's network": "ip link add evil link-netnsid 0 type dummy",
+    "a NIC in the lab's network": "ip link add evil link-netnsid 0 type dummy",
     "a macvlan over the lab's bridge": "ip link add evil link-netnsid 0 link lab0 type macvlan",
     "a tunnel that ends in the lab's network": "ip link add evil link-netnsid 0 type vxlan id 7 dstport 0 dev lab0",
     "a name for a network of the host's": "ip netns attach host 1 && ip netns exec host ip link show lab0",
 }
 
 
-@pytest.mark.parametrize("what", _NETLINK)
-def test_no_network_but_its_own_is_changed(world, machine, what):
-    done = world.run(machine, f"({_NETLINK[what]}) >/dev/null 2>&1 && echo BROKE; true")
+@pytest.mark.parametrize("case", _NETLINK)
+def test_no_network_but_its_own_is_changed(world, machine, case):
+    done = world.run(machine, f"({_NETLINK[case]}) >/dev/null 2>&1 && echo BROKE; true")
     assert "BROKE" not in done.stdout
     assert "evil" not in os.listdir("/sys/class/net")
 
 
 @contextlib.contextmanager
 def listener(pid=None):
-    """A socket for all packets of a kind, in the network of a process."""
+    """Open a socket for all packets of a kind, in the network of a process."""
     here = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
         if pid is not None:
@@ -172,8 +171,8 @@ def _join(path):
     os.close(descriptor)
 
 
-def heard(line):
-    """What came of it."""
+def received(line):
+    """Take the messages that have come."""
     messages = []
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -182,12 +181,8 @@ def heard(line):
 
 
 def test_a_frame_to_all_is_heard_in_its_lab_only(world, machine, tmp_path):
-    other = World(tmp_path)
-    other.start()
-    try:
-        neighbour = other.define()
-        neighbour.on()
-        other.console(neighbour).wait_for(r"login: ", PATIENCE)
+    with World(tmp_path) as other:
+        neighbour = other.boot()
         holder = int(Path(f"/proc/{world.init(machine)}/status").read_text().split("PPid:")[1].split()[0])
         lab = int(Path(f"/proc/{holder}/status").read_text().split("PPid:")[1].split()[0])
         with listener() as host, listener(other.init(neighbour)) as far, listener(lab) as near:
@@ -198,13 +193,10 @@ line.bind(('enp1s0', 0x88B5))
 for to in {frames!r}:
     line.send(to + bytes.fromhex('5254006e7700') + b'\\x88\\xb5' + b'anybody?'.ljust(60, b'.'))
 """
-            through, last_words = attempt(world, machine, code)
-            assert through, last_words
-            assert len(heard(near)) >= 3
-            assert heard(host) == []
-            assert heard(far) == []
-    finally:
-        other.kill()
+            allowed(world, machine, code)
+            assert len(received(near)) >= 3
+            assert received(host) == []
+            assert received(far) == []
 
 
 def test_sockets_without_a_file_are_its_own(world, machine):
@@ -212,25 +204,22 @@ def test_sockets_without_a_file_are_its_own(world, machine):
         server.bind(f"\0node0-fence-{os.getpid()}")
         server.listen()
         code = f"socket.socket(socket.AF_UNIX).connect('\\0node0-fence-{os.getpid()}')"
-        through, last_words = attempt(world, machine, code)
-        assert not through, last_words
+        last_words = refused(world, machine, code)
         assert "refused" in last_words[0]
 
 
 def test_its_first_process_has_no_file_of_its_makers(world):
     script = "for f in /proc/1/fd/*; do readlink $f; done; readlink /proc/1/exe /proc/1/cwd /proc/1/root"
-    one = world.define(7)
-    one.on()
-    world.console(one).wait_for(r"login: ", PATIENCE)
-    seen = world.run(one, script).stdout.split()
+    victim = world.boot(7)
+    seen = world.run(victim, script).stdout.split()
     assert [path for path in seen if str(world.root) in path or "python" in path or "loop" in path] == []
-    environment = world.run(one, "tr '\\0' '\\n' < /proc/1/environ").stdout
+    environment = world.run(victim, "tr '\\0' '\\n' < /proc/1/environ").stdout
     assert {line.split("=")[0] for line in environment.splitlines()} <= {"container", "PATH", "TERM", "HOME"}
-    one.off()
+    victim.off()
 
 
 def test_its_processes_are_the_first_that_a_host_without_memory_ends(world, machine):
-    """Whatever they choose: systemd, runc and kubelet all lower their own, and are told that it was done."""
+    """Whatever they choose: systemd, runc and kubelet all lower their own, and are answered that it was done."""
     code = """
 for pid in ("self", "1"):
     for name, value in (("oom_score_adj", "-1000"), ("oom_score_adj", "0"), ("oom_adj", "-17"), ("oom_adj", "0")):
@@ -240,8 +229,7 @@ for pid in ("self", "1"):
             if name == "oom_score_adj":
                 raise
 """
-    through, last_words = attempt(world, machine, code)
-    assert through, last_words
+    allowed(world, machine, code)
     group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{machine.name}/machine"))
     scores = {}
     for folder, _, _ in os.walk(group):
@@ -269,7 +257,7 @@ print(open('/proc/self/oom_score_adj').read(), file=sys.stderr)
 
 
 def test_its_processes_are_never_spared_before_the_hosts(world, machine):
-    """By names that its warden does not know: the kernel lets nobody go below what was set with CAP_SYS_RESOURCE."""
+    """By names that its monitor does not know: the kernel lets nobody go below what was set with CAP_SYS_RESOURCE."""
     own = int(Path("/proc/self/oom_score_adj").read_text())
     capabilities = int(Path("/proc/self/status").read_text().partition("CapEff:")[2].split()[0], 16)
     _, last_words = attempt(world, machine, _LEAST)
@@ -277,9 +265,7 @@ def test_its_processes_are_never_spared_before_the_hosts(world, machine):
 
 
 def test_a_fork_bomb_ends_at_its_limit(world):
-    victim = world.define(8)
-    victim.on()
-    world.console(victim).wait_for(r"login: ", PATIENCE)
+    victim = world.boot(8)
     folder = next(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{victim.name}/pids.max")).parent
     assert int((folder / "pids.max").read_text()) <= int(Path("/proc/sys/kernel/pid_max").read_text()) // 4
     # Without thousands of forks, which take minutes where others work too: the limit, out of its reach, set low.
@@ -301,8 +287,7 @@ except BlockingIOError:
         os.kill(pid, 9)
     os._exit(7)
 """
-    through, last_words = attempt(world, victim, code)
-    assert not through
+    last_words = refused(world, victim, code)
     assert 0 < int(last_words[0]) <= 40
     lifted = world.run(victim, "echo max > /sys/fs/cgroup/pids/pids.max; cat /sys/fs/cgroup/pids/../pids/pids.max")
     assert lifted.returncode == 0
@@ -320,19 +305,19 @@ _FULL = {
 }
 
 
-@pytest.mark.parametrize("what", _FULL)
-def test_memory_in_files_is_its_own(world, what):
+@pytest.mark.parametrize("case", _FULL)
+def test_memory_in_files_is_its_own(world, case):
     # One for each: when its memory is full of files the OOM killer takes its first process at last.
-    victim = world.define(20 + list(_FULL).index(what), memory_mib=512)
+    victim = world.define(20 + list(_FULL).index(case), memory_mib=512)
     # Others work beside us, and may take something just then: by far not what is asked for, at one of three tries.
-    taken = [_memory_that_files_take(world, victim, _FULL[what])]
+    taken = [_memory_that_files_take(world, victim, _FULL[case])]
     while taken[-1] >= 1500 << 20 and len(taken) < 3:
-        taken.append(_memory_that_files_take(world, victim, _FULL[what]))
+        taken.append(_memory_that_files_take(world, victim, _FULL[case]))
     assert taken[-1] < 1500 << 20, taken
 
 
 def _memory_that_files_take(world, victim, script):
-    """By how much less memory the host has when a machine has run it."""
+    """Measure by how much the host's free memory falls when a machine runs it."""
     victim.on()
     console = world.console(victim)
     console.wait_for(r"login: ", PATIENCE)
@@ -358,9 +343,7 @@ def _available():
 
 def test_restarts_of_every_kind_are_its_own(world):
     """reboot(2) with what ends or stops a machine: in a PID namespace, nothing else."""
-    victim = world.define(9)
-    victim.on()
-    world.console(victim).wait_for(r"login: ", PATIENCE)
+    victim = world.boot(9)
     up = Path("/proc/sys/kernel/random/boot_id").read_text()
     # linux/reboot.h: CAD_ON, CAD_OFF, SW_SUSPEND, KEXEC, RESTART2.
     for command in (0x89ABCDEF, 0, 0xD000FCE2, 0x45584543):

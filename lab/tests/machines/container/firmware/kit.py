@@ -143,7 +143,7 @@ def powered(folder: Path, machine: MachineSpec) -> Iterator[Machine]:
     Path(machine.console_log).unlink(missing_ok=True)
     group = f"test-{os.getpid()}"
     command = ["unshare", "-mpn", "--mount-proc", "--fork", "--kill-child", sys.executable]
-    command += ["-m", "lab.machines.container.warden", str(folder), f"{group}/m", "1"]
+    command += ["-m", "lab.machines.container.monitor", str(folder), f"{group}/m", "1"]
     log = folder / "warden.log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)

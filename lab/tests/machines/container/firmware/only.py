@@ -23,12 +23,10 @@ from typing import BinaryIO
 
 import msgspec
 
-from lab.machines.container import firmware
-from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import holder
+from lab.machines.container import firmware, holder
 from lab.machines.container.kernel import cgroups
-from lab.machines.container.spec import Boot, Fence, MachineSpec
-from lab.machines.container.warden import Warden
+from lab.machines.container.monitor import Monitor
+from lab.machines.container.spec import Boot, Fence, MachineSpec, NotBootable
 
 ADDRESS = "192.168.7.1"
 NETWORK = "lab"
@@ -65,7 +63,7 @@ def main(directory: str, script: str, folder: str) -> int:
     # By no process number: each has the same ones in its namespace, and the control groups are the host's.
     group = f"test-{uuid.uuid4().hex[:8]}/1"
     status = os.open("/dev/null", os.O_WRONLY)
-    warden = Warden(Path(directory), group, looking, status)
+    warden = Monitor(Path(directory), group, looking, status)
     if folder != "-":
         serve(folder)
     try:

@@ -29,7 +29,7 @@ def line(tmp_path):
 
 
 def turn(selector, seconds=0.0):
-    """Whether something was to be done."""
+    """Handle what is to be done; returns whether there was anything."""
     ready = selector.select(seconds)
     for key, _ in ready:
         key.data()
@@ -49,7 +49,7 @@ def fill(selector, client, data):
     return sent
 
 
-def test_who_types_what_nobody_reads_waits_and_the_warden_does_not(line):
+def test_who_types_what_nobody_reads_waits_and_the_monitor_does_not(line):
     _, selector, terminal, client = line
     data = bytes(range(256)) * (SENT // 256)
     sent = fill(selector, client, data)
@@ -83,8 +83,8 @@ def test_who_leaves_or_comes_while_the_terminal_is_full_breaks_nothing(line, tmp
         while turn(selector):
             pass
         for _ in range(3):
-            serial.say(b"told")
-        assert other.recv(100).startswith(b"told")
+            serial.say(b"again")
+        assert other.recv(100).startswith(b"again")
         read = b""
         deadline = time.monotonic() + 60
         while not read.endswith(b"y") and time.monotonic() < deadline:

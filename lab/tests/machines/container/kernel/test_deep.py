@@ -8,19 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container import emptygroups, machined
 from lab.machines.container import machine as machines
-from lab.machines.container.errors import MachineError
+from lab.machines.container import machined
 from lab.machines.container.kernel import cgroups, treewalk
 from lab.testing.containers.kit import spec
 
-DEPTH = 1500
+# Deeper than Python's recursion.
+DEPTH = 1100
 
 
-def descend(top, *, name, depth, files=()):
-    """Directories below each other, with files of these names in each; the deepest one's descriptor."""
+def descend(top, *, name, files=()):
+    """Make directories below each other, with files of these names in each; returns the deepest, open."""
     here = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
-    for _ in range(depth):
+    for _ in range(DEPTH):
         os.mkdir(name, dir_fd=here)
         below = os.open(name, os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
         os.close(here)
@@ -30,37 +30,21 @@ def descend(top, *, name, depth, files=()):
     return here
 
 
-@pytest.mark.parametrize("name", ["a", "n" * 255])
-def test_deep_groups_are_removed(tmp_path, name):
+def test_deep_groups_are_removed(tmp_path):
     top = tmp_path / "group"
     top.mkdir()
-    os.close(descend(top, name=name, depth=DEPTH))
+    os.close(descend(top, name="n" * 255))
     cgroups.remove(top, lambda: pytest.fail("nothing holds it"))
     assert not top.exists()
 
 
-def test_a_process_in_a_deep_group_is_seen(tmp_path):
-    (tmp_path / "cgroup.procs").touch()
-    bottom = descend(tmp_path, name="a", depth=DEPTH, files=["cgroup.procs"])
-    try:
-        groups = emptygroups.populated(tmp_path)
-        assert not any(groups.values())
-        treewalk.write_in(bottom, "cgroup.procs", "7\n")
-        groups = emptygroups.populated(tmp_path)
-        assert groups["/"]
-        assert groups["/a/a"]
-        assert len(groups) < DEPTH
-    finally:
-        os.close(bottom)
-        subprocess.run(["rm", "-rf", tmp_path], check=True)
-
-
-def test_a_deep_frozen_group_is_thawed_and_a_device_allowed(tmp_path):
-    folder = tmp_path / "node0/lab/m"
-    folder.mkdir(parents=True)
-    for name in ("freezer.state", "devices.allow"):
-        (folder / name).touch()
-    bottom = descend(folder, name="a", depth=DEPTH, files=["freezer.state", "devices.allow"])
+def test_a_deep_group_is_looked_into_thawed_and_allowed_a_device(tmp_path):
+    top = tmp_path / "node0/lab/m"
+    top.mkdir(parents=True)
+    files = ("cgroup.procs", "freezer.state", "devices.allow")
+    for name in files:
+        (top / name).touch()
+    bottom = descend(top, name="a", files=files)
     try:
         group = cgroups.Group(cgroups.Hierarchies({"freezer,devices": tmp_path}), "lab/m")
         group.unhold()
@@ -68,9 +52,15 @@ def test_a_deep_frozen_group_is_thawed_and_a_device_allowed(tmp_path):
         for name, text in (("freezer.state", b"THAWED"), ("devices.allow", b"b 7:3 rwm")):
             with treewalk.file_in(bottom, name, os.O_RDONLY) as file:
                 assert os.read(file, 100) == text
+        assert not any(cgroups.populated(top).values())
+        treewalk.write_in(bottom, "cgroup.procs", "7\n")
+        groups = cgroups.populated(top)
+        assert groups["/"]
+        assert groups["/a/a"]
+        assert len(groups) < DEPTH
     finally:
         os.close(bottom)
-        subprocess.run(["rm", "-rf", tmp_path], check=True)
+        subprocess.run(["rm", "-rf", top], check=True)
 
 
 @given(paths=st.lists(st.lists(st.sampled_from(["a", "b", "c\udcff"]), max_size=4), max_size=12))
@@ -88,8 +78,8 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
         after=lambda here, names: after.append((*names,)),
         leave=lambda above, name: left.append(name),
     )
-    there = [Path(folder).relative_to(top).parts for folder, _, _ in os.walk(top)]
-    assert sorted(before) == sorted(after) == sorted(there)
+    walked = [Path(folder).relative_to(top).parts for folder, _, _ in os.walk(top)]
+    assert sorted(before) == sorted(after) == sorted(walked)
     assert [names[-1] for names in after[:-1]] == left
     for order, first in ((before, True), (after, False)):
         for at, names in enumerate(order):
@@ -98,25 +88,25 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
-    """A machine of no host's groups, and a process in its warden's place, which has just told its end."""
+    """A machine of no host's groups, and a process in its monitor's place, which has just written its end."""
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
-    one = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
+    machine = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))
     read, write_end = os.pipe()
     os.close(write_end)
     with subprocess.Popen(["sleep", "1000"]) as process:
-        monkeypatch.setattr(one, "warden", process)
-        monkeypatch.setattr(one, "status", read)
+        monkeypatch.setattr(machine, "monitor", process)
+        monkeypatch.setattr(machine, "status", read)
         try:
-            yield one, process
+            yield machine, process
         finally:
             process.kill()
 
 
-def test_a_warden_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
+def test_a_monitor_that_does_not_end_is_an_error_and_the_machine_stays_on(held, monkeypatch):
     machine, _ = held
     monkeypatch.setattr(machines, "END_SECONDS", 0.1)
-    with pytest.raises(MachineError, match="has not ended"):
+    with pytest.raises(machines.MachineError, match="has not ended"):
         machine.read_status()
     assert machine.on
     assert machine.status == -1

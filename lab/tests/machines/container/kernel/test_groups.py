@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.kernel import cgroups, syscalls
-from lab.machines.container.kernel.errors import UnsupportedHostError
 
 V1 = "9:name=systemd:/\n8:pids:/\n7:blkio:/\n6:freezer:/\n5:devices:/\n4:memory:/x\n3:cpuset:/\n2:cpu,cpuacct:/\n"
 HYBRID = f"{V1}0::/user.slice\n"
@@ -124,7 +123,7 @@ def test_a_v2_host_has_the_one_hierarchy_used(host):
     ],
 )
 def test_a_host_that_will_not_do_is_told_why_in_a_line(host, groups, controllers, line):
-    with pytest.raises(UnsupportedHostError) as error:
+    with pytest.raises(cgroups.UnsupportedHostError) as error:
         host(groups, controllers)
     assert str(error.value).startswith(line)
     assert "\n" not in str(error.value)
@@ -140,7 +139,7 @@ def test_a_cgroup2_that_passes_nothing_on_is_told_in_a_line(tmp_path, monkeypatc
         raise OSError(code, "x")
 
     monkeypatch.setattr(Path, "write_text", refuse)
-    with pytest.raises(UnsupportedHostError, match=why):
+    with pytest.raises(cgroups.UnsupportedHostError, match=why):
         cgroups.check_unified(tmp_path)
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from lab.host.namespaces import unshare
-from lab.host.preflight import container_problems
 from lab.machines.container.kernel import cgroups, syscalls
 from lab.testing.containers import kit
 
@@ -24,7 +23,7 @@ FIRST_USER = 1 << 28
 
 @pytest.fixture(scope="module")
 def unified():
-    """Where the host has cgroup2 mounted."""
+    """The mount point of the host's cgroup2."""
     if os.geteuid() != 0:
         pytest.skip("needs root: control groups")
     for line in Path("/proc/self/mounts").read_text().splitlines():
@@ -90,18 +89,18 @@ def test_a_group_is_its_machines_and_its_limit_is_not(unified, monkeypatch):
 
         assert _in_child(inside) == 0
         # One that is in the way, and frozen, as a machine may leave it.
-        ready, tell = os.pipe()
+        ready, started = os.pipe()
         pid = os.fork()
         if pid == 0:
             (outer / "machine/system.slice/cgroup.procs").write_text(str(os.getpid()))
-            os.write(tell, b".")
+            os.write(started, b".")
             signal.pause()
         os.read(ready, 1)
         (outer / "machine/cgroup.freeze").write_text("1")
         os.kill(pid, signal.SIGKILL)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
         os.close(ready)
-        os.close(tell)
+        os.close(started)
     finally:
         group.remove()
     assert not (unified / "node0" / name).exists()
@@ -132,10 +131,8 @@ _OUTPUT += ["0"]
 
 def test_a_machine_runs_on_cgroup2(unified, tmp_path):
     """Its systemd has the hierarchy for its own: slices, services that end with their group, users' managers."""
-    if kit.tree() is None:
-        pytest.skip("no release was built here: there is no tree to boot")
-    if problems := container_problems():
-        pytest.skip("; ".join(problems))
+    if reason := kit.why_not():
+        pytest.skip(reason)
     name = f"test-{uuid.uuid4().hex[:8]}"
     disk = tmp_path / "vda.raw"
     with disk.open("wb") as file:
@@ -144,7 +141,7 @@ def test_a_machine_runs_on_cgroup2(unified, tmp_path):
     command = ["unshare", "-mpn", "--fork", "--kill-child", "sh", "-c", kit.SETUP, "sh", sys.executable]
     command += [
         "-m",
-        "lab.machines.container.warden",
+        "lab.machines.container.monitor",
         str(tmp_path),
         f"{name}/m",
         "1",

@@ -1,14 +1,13 @@
-"""One machine from power-on to power-off: `python -m lab.machines.container.warden DIR GROUP STATUS_FD [FIRMWARE]`.
+"""The monitor of a machine that is on: `python -m lab.machines.container.monitor DIR GROUP STATUS_FD [FIRMWARE]`.
 
-DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The warden runs in
+DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The monitor runs in
 the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, starts
 the machine's first process, which runs the image's early boot and then its init, and answers its calls and its console
-until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again. A
-machine that finds nothing to boot, whose boot stops, or whose init dies stays on, and its console says so, as others
-do.
+until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 restart. A machine that finds
+nothing to boot, whose boot stops, or whose init dies stays on, and its console says so.
 
-However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
-are left to whoever waits for it.
+The machine ends with its monitor, however that ends; loop devices, mounts and NICs go with their last user. The control
+groups are left to the daemon.
 """
 
 from __future__ import annotations
@@ -30,48 +29,44 @@ from typing import NoReturn
 
 import msgspec
 
-from lab.host.namespaces import die_with_parent, unshare
-from lab.machines.container import emptygroups
-from lab.machines.container.disk_reader import FencedDiskReader
-from lab.machines.container.errors import NotBootable
-from lab.machines.container.fence import handover, holder
+from lab.host.namespaces import die_with_parent
+from lab.machines.container import holder
 from lab.machines.container.fence.broker import Broker
+from lab.machines.container.fence.caller import devices, mountinfo
 from lab.machines.container.hardware import cables, pseudofs
 from lab.machines.container.hardware.disks import Device, Disk, in_dev
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
-from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec
+from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec, NotBootable
 
 FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
 _GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
-# On proc_pid_oom_score_adj(5)'s scale of -1000 to 1000; the host's own processes have 0 unless somebody chose
-# otherwise.
+# On proc_pid_oom_score_adj(5)'s scale of -1000 to 1000; the host's own processes usually have 0.
 OOM_SCORE = 300
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-class Warden:
-    """What a running machine consists of, in the order in which it is made."""
+class Monitor:
+    """A running machine's parts, in the order in which they are made."""
 
-    def __init__(self, directory: Path, group: str, firmware: Firmware, status: int = -1) -> None:
-        """`status` is a descriptor that a line is written to when init runs."""
+    def __init__(self, directory: Path, group: str, firmware: Firmware, status: int) -> None:
+        """Make its namespaces, console and disks; `status` is a descriptor that a line goes to when init runs."""
         self._status = status
         self._drives: tuple[Drive, ...] = ()
         self._switched_off = False
         spec = MachineSpec.load(directory)
-        # Kept to the end, by this process and the one that holds the namespaces.
+        # Kept to the end, by this process and the holder.
         first, self._claim = users.claim(spec.uid_base)
         self.spec = msgspec.structs.replace(spec, uid_base=first)
         self._work = directory / "run"
         self._firmware = firmware
         self._selector = selectors.DefaultSelector()
         self._work.mkdir(exist_ok=True)
-        unshare(syscalls.CLONE_NEWNS)
-        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.own_mounts()
         syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, data="mode=755")
-        for name in ("root", "place", "layers", "empty"):
+        for name in ("root", "place", "empty"):
             (self._work / name).mkdir()
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
         self.hierarchies = cgroups.mount_all(self._work / "cgroups")
@@ -79,60 +74,49 @@ class Warden:
         self.outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self.outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._fence = Fence(self._users, self._work / "empty")
-        disk_reader = FencedDiskReader(self._fence)
-        self._disks = [Disk(disk, disk_reader) for disk in self.spec.disks]
+        self._disks = [Disk(disk, self._fence) for disk in self.spec.disks]
         self._broker: Broker | None = None
 
-    # -- what the broker asks for ----------------------------------------------------------------------------------
-
     def own_devices(self) -> Mapping[tuple[int, int], str]:
-        """The machine's names of its disks and partitions, by their device numbers."""
+        """Name the machine's disks and partitions, by their device numbers."""
         media = {drive.number: drive.name for drive in self._drives}
         return media | {number: name for disk in self._disks for number, name in disk.names().items()}
 
     def drives(self) -> tuple[Drive, ...]:
-        """The media in it; they stay its own until power-off."""
+        """Return the media in it, which stay its own until power-off."""
         return self._drives
 
     def init(self) -> int:
-        """The machine's first process: the only child of the process that holds its namespaces."""
-        children = Path(f"/proc/{self.outer}/task/{self.outer}/children").read_text().split()
-        if not children:
-            raise ProcessLookupError(errno.ESRCH, "the machine's first process has ended")
-        return int(children[0])
+        """Find the machine's first process: the only child of the process that holds its namespaces."""
+        for pid in syscalls.children(self.outer):
+            return pid
+        raise ProcessLookupError(errno.ESRCH, "the machine's first process has ended")
 
     def reread(self, number: tuple[int, int]) -> None:
         """Look at a disk's table again. Raises OSError with EBUSY when a partition of it is mounted."""
         for disk in self._disks:
             if number not in disk.names():
                 continue
-            mounted = self._mounted()
-            if any(number in mounted for number in disk.names()):
+            if devices(mountinfo(self.init())) & set(disk.names()):
                 raise OSError(errno.EBUSY, "a partition is mounted")
             disk.rescan()
             for new in disk.names():
                 self._group.allow("{}:{}".format(*new))
             self._show_devices()
 
-    def _mounted(self) -> set[tuple[int, int]]:
-        """The devices of all mounts of the machine's first process."""
-        return handover.devices(handover.mountinfo(self.init()))
-
     def _show_devices(self) -> None:
         labels = {drive.name: (f"by-label/{in_dev(drive.label)}",) for drive in self._drives}
-        devices = [
+        shown = [
             dataclasses.replace(device, links=device.links + labels.pop(device.name, ()))
             for disk in self._disks
             for device in disk.devices()
         ]
-        devices += [
+        shown += [
             Device(name=drive.name, number=drive.number, size=0, links=labels[drive.name])
             for drive in self._drives
             if drive.name in labels
         ]
-        pseudofs.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
-
-    # -- its life --------------------------------------------------------------------------------------------------
+        pseudofs.show_devices(self.spec, shown, self._work / "dev", self._work / "files")
 
     def _hold(self) -> tuple[int, socket.socket]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -150,26 +134,23 @@ class Warden:
     def start(self) -> None:
         """Switch the machine on, up to the start of its init. Raises NotBootable, OSError."""
         spec = self.spec
-        pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
         numbers = ["{}:{}".format(*number) for number in self.own_devices()]
         self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
-        cables.plug(spec.nics, self.outer, pulled)
-        devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
+        # A cable may have been pulled since.
+        cables.plug(spec.nics, self.outer, MachineSpec.load(self._work.parent).pulled)
+        paths = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
         network = os.open(f"/proc/{self.outer}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             fence = Fence(self._users, self._fence.empty, self._group.take, network)
-            boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, fence=fence)
+            boot = self._firmware(spec, devices=paths, root=root, console=self._console.log, fence=fence)
         finally:
             os.close(network)
         for disk in self._disks:
             disk.rescan()
-        if boot.early is None:
-            handover.hand_over(root, self._work / "place", self._users, spec.uid_base, layers=self._work / "layers")
-        else:
-            self._drives = boot.early.drives
+        self._drives = boot.early.drives
         pseudofs.make_files(spec, self._work / "files", boot.arguments)
-        pseudofs.show_cards(spec, self._work / "files")
+        pseudofs.show_nics(spec, self._work / "files")
         pseudofs.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
         for number in self.own_devices():
@@ -194,15 +175,14 @@ class Warden:
             environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
             memory_mib=self.spec.memory_mib,
             arguments=tuple(boot.arguments),
-            stage=boot.early.stage if boot.early else "",
+            stage=boot.early.stage,
         )
-        images = boot.early.images if boot.early else ()
-        socket.send_fds(self._line, [msgspec.json.encode(order)], images)
-        for image in images:
+        socket.send_fds(self._line, [msgspec.json.encode(order)], boot.early.images)
+        for image in boot.early.images:
             os.close(image)
 
     def _hear_init(self) -> None:
-        """Take a message of the machine's first process: init runs, or something broke."""
+        """Receive from the machine's first process that init runs, or an error."""
         message = self._line.recv(1 << 16)
         if message == holder.RUNNING:
             os.write(self._status, b"running\n")
@@ -212,19 +192,19 @@ class Warden:
                 self.say(f"node0: the machine's first process says: {message.decode(errors='replace')}")
 
     def _init_arguments(self) -> tuple[str, ...]:
-        """How systemd is told which control groups there are, and what its services have in their environment."""
-        # Disks in /sys are files of the lab's: libudev is not to insist on a sysfs (a variable of systemd's).
+        """Say to systemd which version of control groups it has, and what its services' environment is."""
+        # Disks in /sys are files of the lab's: libudev must not insist on a sysfs (a variable of systemd's).
         environment = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
             return ("systemd.unified_cgroup_hierarchy=1", *environment)
         return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *environment)
 
     def serve(self) -> int:
-        """Answer calls and serve the console until the machine ends; returns the exit code that says how."""
+        """Answer calls and serve the console until the machine ends; returns the exit code of its holder."""
         outer = os.pidfd_open(self.outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
         looked = emptied = 0.0
-        groups = emptygroups.Watch(self._group.of_systemd) if self._group.of_systemd else None
+        groups = cgroups.EmptyGroups(self._group.of_systemd) if self._group.of_systemd else None
         while True:
             for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
@@ -235,10 +215,10 @@ class Warden:
                 key.data()
             if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
                 emptied = time.monotonic()
-                # The machine may just have ended: then there is nobody to tell.
+                # The machine may just have ended.
                 with contextlib.suppress(OSError):
                     self.hold_to_its_groups()
-                    groups.tell(Path(f"/proc/{self.init()}/root"))
+                    groups.report(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
                 text = pseudofs.meminfo(self.spec.memory_mib, self._group.memory_used())
@@ -255,7 +235,7 @@ class Warden:
             self._group.unhold()
 
     def wait_for_ever(self) -> NoReturn:
-        """Serve the console of a machine that does nothing more, until it is powered off."""
+        """Serve the console of a stopped machine until it is powered off."""
         while True:
             for key, _ in self._selector.select():
                 key.data()
@@ -268,7 +248,7 @@ class Warden:
         self._console.close()
 
     def say(self, text: str) -> None:
-        """A line of the firmware's on the console."""
+        """Write a line of the firmware's on the console."""
         self._console.say(text.replace("\n", "\r\n").encode() + b"\r\n")
 
 
@@ -280,14 +260,14 @@ def _expect(message: bytes, wanted: bytes) -> None:
 
 
 def firmware_named(name: str) -> Firmware:
-    """`module:function`, imported."""
+    """Import `module:function`."""
     module, _, function = name.partition(":")
     firmware: Firmware = getattr(importlib.import_module(module), function)
     return firmware
 
 
 def main(argv: list[str]) -> int:
-    """Run the machine; the module's docstring has the arguments."""
+    """Run the machine with the arguments of the module's docstring."""
     die_with_parent()
     directory, group, status = Path(argv[0]), argv[1], int(argv[2])
     os.set_inheritable(status, False)
@@ -296,23 +276,23 @@ def main(argv: list[str]) -> int:
     most = int(Path("/proc/sys/fs/nr_open").read_text())
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[0], most))
-    warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
+    monitor = Monitor(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
     try:
-        warden.start()
+        monitor.start()
     except NotBootable:
         # The firmware has said why.
-        warden.wait_for_ever()
+        monitor.wait_for_ever()
     except Exception as error:
-        warden.say(f"node0: the machine cannot be started: {error}")
+        monitor.say(f"node0: the machine cannot be started: {error}")
         raise
-    code = warden.serve()
+    code = monitor.serve()
     if code == holder.STOPPED:
-        warden.wait_for_ever()
+        monitor.wait_for_ever()
     if code not in (holder.POWERED_OFF, holder.REBOOTED):
         # Linux, kernel/exit.c.
-        warden.say("Kernel panic - not syncing: Attempted to kill init!")
-        warden.wait_for_ever()
-    warden.close()
+        monitor.say("Kernel panic - not syncing: Attempted to kill init!")
+        monitor.wait_for_ever()
+    monitor.close()
     return code
 
 

@@ -5,9 +5,9 @@ then it joins the control groups' namespace and forks the first process of the P
 and the control groups, changes its root, closes the fence and becomes the machine's init. Each ends with its parent,
 whatever ends that.
 
-An image that has an early boot has it run by that first process, as a kernel has an initramfs: when the fence is closed
-and nothing of the host is open any more. The image's programs cannot read what the first process still has in memory of
-the host's (`syscalls.hide`); what they get it to do, it does with the machine's rights and under the seccomp filter.
+The image's early boot is run by that first process, as a kernel runs an initramfs: when the fence is closed and nothing
+of the host is open any more. The image's programs cannot read what the first process still has in memory of the host's
+(`syscalls.hide`); what they get it to do, it does with the machine's rights and under the seccomp filter.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent, unshare
-from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import seccomp
 from lab.machines.container.hardware import pseudofs
 from lab.machines.container.kernel import syscalls
-from lab.machines.container.spec import Stage
+from lab.machines.container.spec import NotBootable, Stage
 
-# Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
+# Exit codes of the outer process. STOPPED: the early boot stopped, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12
 #: Messages of the first process: LISTENING comes with seccomp's listener, RUNNING when init is about to run.
 LISTENING, RUNNING = b"listening", b"running"
@@ -47,29 +46,28 @@ _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be started. The holder's directory has in `place` its root, in `dev` its devices and in `files` what
-    goes over /proc and /sys (lab.machines.container.hardware.pseudofs); `cgroups` are the options of the v1
-    hierarchies, or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as
-    descriptors with the order."""
+    """A machine to be started. The holder's directory has in `dev` its devices and in `files` the files that go over
+    /proc and /sys (lab.machines.container.hardware.pseudofs); `cgroups` are the options of the v1 hierarchies, or
+    nothing for cgroup2. `stage` is the early boot (spec.Early), whose initrds come as descriptors with the order."""
 
     cgroups: tuple[str, ...]
     argv: tuple[str, ...]
     environment: dict[str, str]
     memory_mib: int
-    arguments: tuple[str, ...] = ()
-    stage: str = ""
+    arguments: tuple[str, ...]
+    stage: str
 
 
 def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
     """Be the outer process: make namespaces as the host's user `owner`, wait for the order at `line`, start the
-    machine, tell how it ended. `work` is the directory that an order is about."""
+    machine, exit with the code of its end. `work` is the holder's directory."""
     code = BROKEN
     try:
         os.setsid()
         # From here on by relative paths: the machine's users may not pass the directories above.
         os.chdir(work)
-        # What the kernel counts by users (inotify's instances, namespaces) it counts for the maker of a user namespace
-        # too (user_namespaces(7)): made by root, one machine could use up what is the host's and all others'.
+        # Resources that are counted by users (inotify's instances, namespaces) count for the maker of a user namespace
+        # too (user_namespaces(7)): made by root, one machine could use up those of the host and all others.
         syscalls.change_user(owner)
         # At a change of user the kernel forgets the parent-death signal (PR_SET_PDEATHSIG).
         die_with_parent()
@@ -96,7 +94,8 @@ def hold(line: socket.socket, work: Path, owner: int) -> NoReturn:
 
 
 def _meaning(status: int) -> int:
-    """reboot(2) in a PID namespace ends its first process with SIGHUP for a restart, SIGINT for a halt."""
+    """Translate a wait status: in a PID namespace reboot(2) ends the first process with SIGHUP for a restart, SIGINT
+    for a halt."""
     if os.WIFSIGNALED(status):
         return {signal.SIGHUP: REBOOTED, signal.SIGINT: POWERED_OFF}.get(signal.Signals(os.WTERMSIG(status)), BROKEN)
     code = os.WEXITSTATUS(status)
@@ -122,20 +121,14 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         syscalls.hide()
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         stage = _stage(order)
-        if stage is None:
-            # A copy: the mount that was handed over is locked, and nothing locked can become the root.
-            syscalls.mount("place", "place", flags=syscalls.MS_BIND | syscalls.MS_REC)
-        else:
-            stage.lay_out(Path("place"), [_take(image) for image in images])
-            gc.collect()
+        stage.lay_out(Path("place"), [_take(image) for image in images])
+        gc.collect()
         syscalls.mount("dev", "place/dev", flags=syscalls.MS_BIND | syscalls.MS_REC)
         _mount_kernels(order)
         os.chdir("place")
         syscalls.pivot_root_here()
         socket.sethostname("localhost")
-        terminal = os.open("/dev/console", os.O_RDWR)
-        for number in range(3):
-            os.dup2(terminal, number, inheritable=True)
+        _take_console()
         for capability in _NEVER:
             syscalls.drop_for_good(capability)
         # One byte: with this limit alone the kernel starts no program of the host's for a core (core(5)).
@@ -146,12 +139,9 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         os.closerange(3, line.fileno())
         os.closerange(line.fileno() + 1, most)
         # From here on all is the machine's own.
-        if stage is not None:
-            with os.fdopen(1, "wb", buffering=0, closefd=False) as console:
-                _switch_root(stage.go(console))
-            terminal = os.open("/dev/console", os.O_RDWR)
-            for number in range(3):
-                os.dup2(terminal, number, inheritable=True)
+        with os.fdopen(1, "wb", buffering=0, closefd=False) as console:
+            _switch_root(stage.go(console))
+        _take_console()
         line.send(RUNNING)
         os.closerange(3, most)
         # Python ignores these; an init does not expect to inherit that.
@@ -167,22 +157,26 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         os._exit(code)
 
 
-def _stage(order: Order) -> Stage | None:
-    if not order.stage:
-        return None
+def _take_console() -> None:
+    terminal = os.open("/dev/console", os.O_RDWR)
+    for number in range(3):
+        os.dup2(terminal, number, inheritable=True)
+
+
+def _stage(order: Order) -> Stage:
     module, _, name = order.stage.partition(":")
     stage: Stage = getattr(importlib.import_module(module), name)(order.memory_mib, order.arguments)
     return stage
 
 
 def _take(image: int) -> memoryview:
-    """An initrd, mapped and not read: a copy would take the machine's memory a second time."""
+    """Map an initrd: a copy would take the machine's memory a second time."""
     with os.fdopen(image, "rb"):
         return memoryview(mmap.mmap(image, 0, access=mmap.ACCESS_READ) if os.fstat(image).st_size else b"")
 
 
 def _mount_kernels(order: Order) -> None:
-    """/proc, /sys, control groups and what else a kernel or a systemd mounts first, below `place`."""
+    """Mount /proc, /sys, control groups and the rest of what a kernel or a systemd mounts first, below `place`."""
     root = Path("place")
     syscalls.mount("proc", f"{root}/proc", "proc", _FILE_SYSTEM)
     syscalls.mount("sysfs", f"{root}/sys", "sysfs", _FILE_SYSTEM)
@@ -203,7 +197,7 @@ def _mount_kernels(order: Order) -> None:
 
 
 def _switch_root(root: Path) -> None:
-    """End all that the early boot left running, and change over to the root that it made (switch_root(8))."""
+    """End the processes that the early boot left, and change to the root that it made (switch_root(8))."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):
