@@ -82,7 +82,9 @@ def test_an_attempt_outlives_the_service(world: World) -> None:
     world.engine = Engine(world.store, world.engine.settings, world.engine.requirements, world.clock)
     assert world.store.cluster(cluster_id).attempt == attempt
     assert world.step_id(infra_env_id, StepType.IMAGES) == identity
-    assert clusters.finish_preparation(world.engine, cluster_id, attempt, NEW, reason="")
+    unreadable = {**NEW, "metadata.json": b"{"}
+    assert clusters.finish_preparation(world.engine, cluster_id, attempt, unreadable, reason="")
+    assert world.store.cluster(cluster_id).openshift_cluster_id == ""
 
 
 def test_the_api_does_not_show_attempts(world: World) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from installer.assisted.enums import Result, StepType
 from installer.rendezvous.steps import instructions
 from installer.rendezvous.store.model import InfraEnv
 from installer.rendezvous.validations import network
+from installer.testing.engine.fleet_kit import discovered
 from installer.testing.engine.verdict_kit import host_view
 
 
@@ -62,3 +65,21 @@ def test_a_host_of_no_cluster_is_to_have_the_time_of_sources_that_are_given(name
         (InfraEnv(id="e", name="e", **{name: "y.y"}), Result.FAILURE),
     ):
         assert network.ntp_synced(replace(view, infra_env=infra_env)).result is result
+
+
+def test_logs_are_gathered_from_the_other_masters(tmp_path: Path) -> None:
+    fleet = discovered(tmp_path)
+    fleet.prepare()
+    first, *others = fleet.machines
+    [text] = instructions.MAKERS[StepType.LOGS](fleet.world.engine.view(fleet.host(first))) or []
+    assert json.loads(text)["master_ips"] == [machine.ip for machine in others]
+    # Without machine networks any address that others can reach will do.
+    view = fleet.world.engine.view(fleet.host(first))
+    assert view.joined is not None
+    [text] = (
+        instructions.MAKERS[StepType.LOGS](
+            replace(view, joined=msgspec.structs.replace(view.joined, machine_networks=[]))
+        )
+        or []
+    )
+    assert json.loads(text)["master_ips"] == [machine.ip for machine in others]

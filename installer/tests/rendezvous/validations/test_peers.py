@@ -78,7 +78,7 @@ def test_hosts_of_different_subnets_are_one_group_where_the_user_manages_network
     """All others reach one and the same address of a host: routing is enough, and machine networks do not matter."""
     own = replace(CLUSTER, user_managed_networking=True)
     hosts = [
-        seeing(0, reaching("10.1.0.1", peer="h1"), reaching("10.2.0.1", peer="h2")),
+        seeing(0, reaching("10.1.0.1", "nonsense", peer="h1"), reaching("10.2.0.1", peer="h2")),
         seeing(1, reaching("10.0.0.1", peer="h0"), reaching("10.2.0.1", "10.2.0.2", peer="h2")),
         seeing(2, reaching("10.0.0.1", peer="h0"), reaching("10.1.0.1", peer="h1")),
     ]

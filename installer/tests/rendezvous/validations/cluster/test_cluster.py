@@ -265,6 +265,18 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ),
     (
         "network-type-valid",
+        {"cluster": {"network_type": "OpenShiftSDN", "control_plane_count": 1}},
+        BAD,
+        "Control Plane Count '1' (SNO) is not supported by OpenShiftSDN; use another network type instead",
+    ),
+    (
+        "network-type-valid",
+        {"cluster": {"vip_dhcp_allocation": True}},
+        BAD,
+        "VIP DHCP allocation is not supported when the cluster is configured to use OVNKubernetes.",
+    ),
+    (
+        "network-type-valid",
         {"cluster": {"network_type": "Cilium", "cluster_networks": nets("fd01::/48")}},
         OK,
         "The cluster has a valid network type",
