@@ -53,10 +53,10 @@ def agent(*hosts: str, rendezvous: str = "192.168.122.2", more: str = "", versio
     return head + "hosts:\n" + "".join(host.replace("@", str(number)) for number, host in enumerate(hosts, 2))
 
 
-def host(cards: Sequence[str], network: str = "", more: str = "") -> str:
+def host(nics: Sequence[str], network: str = "", more: str = "") -> str:
     """Return a host with NICs of these names and a network document."""
     text = "  - hostname: node-@\n" + more + "    interfaces:\n"
-    text += "".join(f"      - {{name: {name}, macAddress: 00:ef:44:2{n}:e6:a@}}\n" for n, name in enumerate(cards))
+    text += "".join(f"      - {{name: {name}, macAddress: 00:ef:44:2{n}:e6:a@}}\n" for n, name in enumerate(nics))
     lines = "".join(f"      {line}\n" for line in network.splitlines())
     return text + (f"    networkConfig:\n{lines}" if network else "")
 
@@ -79,9 +79,9 @@ def tail(device: str, gateway: str = "192.168.122.1", servers: str = "[192.168.1
     return f"dns-resolver: {{config: {{server: {servers}}}}}\nroutes: {{config: [{route}{more}]}}\n"
 
 
-def bond(mode: str, rest: str = "ipv4: {enabled: false}", name: str = "bond0", cards: str = "[eno1, eno2]") -> str:
+def bond(mode: str, rest: str = "ipv4: {enabled: false}", name: str = "bond0", nics: str = "[eno1, eno2]") -> str:
     """Return a bond."""
-    aggregation = f"link-aggregation: {{mode: {mode}, options: {{miimon: '150'}}, port: {cards}}}"
+    aggregation = f"link-aggregation: {{mode: {mode}, options: {{miimon: '150'}}, port: {nics}}}"
     return f"  - {{name: {name}, type: bond, state: up, {aggregation}, {rest}}}\n"
 
 
@@ -102,9 +102,9 @@ def hint(text: str) -> tuple[str, str]:
     return install(), agent(host(["eno1"], STATIC, f"    rootDeviceHints: {text}\n"))
 
 
-def several(count: int, network: str = STATIC, cards: Sequence[str] = ("eno1",), **more: str) -> str:
+def several(count: int, network: str = STATIC, nics: Sequence[str] = ("eno1",), **more: str) -> str:
     """Return agent-config.yaml of some hosts."""
-    return agent(*[host(cards, network)] * count, **more)
+    return agent(*[host(nics, network)] * count, **more)
 
 
 def planned(texts: Sequence[str], directory: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

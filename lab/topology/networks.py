@@ -24,7 +24,7 @@ class Network(Checked, frozen=True, kw_only=True):
 
     The lab has the first host's address, or `address` and `address6`, and besides it all addresses that `gateway`,
     `gateway6`, `dns`, `ntp` and `aliases` name, wherever they lie. These four are `lab` (its own address), `none`
-    (not told to anybody), or addresses. `dhcp` and `dhcpv6` give the NICs' `addresses` to them, and others to whom
+    (not announced), or addresses. `dhcp` and `dhcpv6` give the NICs' `addresses` to them, and others to whom
     the topology does not know; `router_advertisements` let hosts make IPv6 addresses for themselves, unless `dhcpv6`
     is on too. On a network with `bmc` are the BMCs, and no machine.
     """
@@ -163,12 +163,12 @@ class Network(Checked, frozen=True, kw_only=True):
 
     @property
     def dns_servers(self) -> tuple[str, ...]:
-        """The DNS servers that hosts are told."""
+        """The DNS servers that are announced to hosts."""
         return self._or_own(self.dns)
 
     @property
     def ntp_servers(self) -> tuple[str, ...]:
-        """The NTP servers that hosts are told."""
+        """The NTP servers that are announced to hosts."""
         return self._or_own(self.ntp)
 
     def answering(self) -> Iterator[tuple[str, str]]:

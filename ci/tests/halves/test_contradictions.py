@@ -76,7 +76,7 @@ def test_what_scenarios_install_has_no_warning(name):
 )
 def test_what_is_wrong_with_a_host_is_named(path, value, place, rule):
     install, agent = three_hosts()
-    is_told(install, changed(agent, path, value), place, rule)
+    is_warned_of(install, changed(agent, path, value), place, rule)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_what_is_wrong_with_a_host_is_named(path, value, place, rule):
 )
 def test_what_is_wrong_with_a_virtual_ip_is_named(field, address, place, rule):
     install, agent = three_hosts()
-    is_told(changed(install, f"platform.baremetal.{field}", [address]), agent, place, rule)
+    is_warned_of(changed(install, f"platform.baremetal.{field}", [address]), agent, place, rule)
 
 
-def is_told(install, agent, place, rule):
+def is_warned_of(install, agent, place, rule):
     """Assert that `agent create` warns of it."""
     lines = warnings(install, agent)
     assert any(line.startswith(f"{place}: ") and rule in line for line in lines), lines
@@ -111,12 +111,12 @@ def test_an_address_has_many_spellings():
     assert warnings(install, {**agent, "rendezvousIP": "::ffff:192.168.111.80"}) == []
 
 
-def test_two_cards_in_one_network():
+def test_two_nics_in_one_network():
     install, agent = three_hosts()
     agent["hosts"][2]["interfaces"].append({"name": "eth1", "macAddress": "52:54:00:00:99:02"})
     second = {"ipv4": {"enabled": True, "address": [{"ip": "192.168.111.92", "prefix-length": 25}]}}
     agent["hosts"][2]["networkConfig"]["interfaces"].append({"name": "eth1", "type": "ethernet", **second})
-    is_told(install, agent, HOST_2, "their networks overlap")
+    is_warned_of(install, agent, HOST_2, "their networks overlap")
 
 
 def test_names_of_two_hosts():
@@ -153,7 +153,7 @@ def test_what_machines_may_share_is_no_contradiction():
     assert warnings(install, agent) == []
 
 
-def test_a_card_that_the_document_says_nothing_of_asks():
+def test_a_nic_that_the_document_says_nothing_of_asks():
     install, agent = three_hosts()
     for number, host in enumerate(agent["hosts"]):
         host["networkConfig"]["interfaces"][0]["ipv4"]["address"][0]["ip"] = f"10.9.9.{number + 2}"
@@ -163,19 +163,19 @@ def test_a_card_that_the_document_says_nothing_of_asks():
 
 
 @pytest.mark.parametrize("name", ["Node-1", "node-", "a.-b", "a_b", "../x", "n" * 64])
-def test_names_that_the_service_refuses_are_told(name):
+def test_names_that_the_service_refuses_are_reported(name):
     install, agent = three_hosts()
     [line] = warnings(install, changed(agent, "hosts.1.hostname", name))
     assert line.startswith(f"agent-config.yaml: hosts[1].hostname: {name} ")
     assert "hostname-valid" in line
 
 
-def test_credentials_of_no_host_are_told():
+def test_credentials_of_no_host_are_reported():
     _, agent = three_hosts()
     agent["hosts"].pop()
     install = changed(FENCED, "compute", [{"name": "worker", "replicas": 0}])
     install = changed(install, "controlPlane.fencing.credentials.0.hostName", "host-0")
-    is_told(install, agent, "install-config.yaml: controlPlane.fencing.credentials[1].hostName", "is neither of")
+    is_warned_of(install, agent, "install-config.yaml: controlPlane.fencing.credentials[1].hostName", "is neither of")
     # Of a host without a name, the credential may be.
     del agent["hosts"][1]["hostname"]
     assert warnings(install, agent) == []

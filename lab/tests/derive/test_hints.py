@@ -82,7 +82,7 @@ def test_a_disk_at_a_place_on_scsi_has_the_vendor_of_sata_when_asked():
         ({"hctl": "1:0:0:0"}, "hctl: '1:0:0:0': a lab's first SCSI disk is 0:0:0:0"),
     ],
 )
-def test_what_cannot_be_had_is_told_by_its_hint(values, line):
+def test_a_hint_that_no_disk_satisfies_is_reported(values, line):
     found_disks, [wrong] = disks(values)
     assert found_disks == ()
     assert wrong.startswith(line)

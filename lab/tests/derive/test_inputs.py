@@ -38,7 +38,7 @@ def test_a_description_that_is_none_is_refused(text, rule):
 
 
 def test_another_installer_is_not_asked(tmp_path):
-    """Only node0 has the command; its own errors are told here, as there are no inputs."""
+    """Only node0 has the command; its own errors show that it was asked."""
     script = 'echo "level=fatal msg=asked $*" >&2; exit 1'
     other = program(tmp_path, script, "openshift-install")
     with pytest.raises(TopologyError, match=r"install-config.yaml does not exist"):

@@ -110,7 +110,7 @@ def test_the_architecture_of_a_release(run, registry, tag, architecture):
     assert run(*words) == (0, f"{architecture}\n", "")
 
 
-def test_what_is_no_release_is_told(run, registry):
+def test_another_image_is_no_release(run, registry):
     code, _, errors = run("adm", "release", "info", "--image-for=x", "--insecure=true", _name(registry, "utils"))
     assert code == 1
     assert errors.startswith("error: ")

@@ -63,12 +63,12 @@ def copy(made, tmp_path):
     return Copy(made, tmp_path / "given")
 
 
-def told(copy, name=None):
+def problem_of(copy, name=None):
     """Return the error for a directory: of the release of this name, else of what is found."""
     return line(lambda: from_directory(Cache(copy.root.parent / "subjects"), copy.root, name))
 
 
-def told_when_read(copy, name):
+def problem_when_read(copy, name):
     """Return the error for the release of this name when it has been copied."""
     return line(lambda: check(read_payload(OciLayout(copy.root), name.rpartition("@")[2], "x"), "x"))
 
@@ -110,13 +110,13 @@ def test_an_index_of_itself(copy, times):
     digest = f"sha256:{'0' * 64}"
     copy.blob(digest).write_text(json.dumps({"manifests": [{"digest": digest}] * times}))
     name = f"quay.example/x/y@{digest}"
-    assert f"{digest} is an index of itself" in told_when_read(copy, name)
+    assert f"{digest} is an index of itself" in problem_when_read(copy, name)
     assert name in line(lambda: Directory(OciLayout(copy.root), "x").copy(name, f"oci:{copy.root.parent}/nowhere"))
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage" * 100, CUT, b"\x28\xb5\x2f\xfdgarbage"])
 def test_a_layer_that_is_damaged(copy, capfd, data):
-    assert "the release image is not whole: a layer of it cannot be unpacked: " in told_when_read(
+    assert "the release image is not whole: a layer of it cannot be unpacked: " in problem_when_read(
         copy, copy.layer(data)
     )
     assert "stdin" not in capfd.readouterr().err
@@ -157,7 +157,7 @@ def test_an_archive_that_is_damaged(tmp_path, damage):
     ],
 )
 def test_a_release_that_says_nothing_of_itself(copy, references, metadata, rule):
-    assert rule in told_when_read(copy, copy.layer(packed(references, metadata)))
+    assert rule in problem_when_read(copy, copy.layer(packed(references, metadata)))
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,11 @@ def test_a_release_that_says_nothing_of_itself(copy, references, metadata, rule)
 )
 def test_an_index_that_is_none(copy, text, rule):
     (copy.root / "index.json").write_bytes(text)
-    assert told(copy) == f"--release-dir {copy.root}: cannot be read: {told(copy).partition('cannot be read: ')[2]}"
-    assert rule in told(copy)
+    assert (
+        problem_of(copy)
+        == f"--release-dir {copy.root}: cannot be read: {problem_of(copy).partition('cannot be read: ')[2]}"
+    )
+    assert rule in problem_of(copy)
 
 
 @pytest.mark.parametrize("tag", ["etcd", "installer", "agent-installer-api-server"])
@@ -181,9 +184,9 @@ def test_a_release_that_was_mirrored_by_half(copy, tag):
     part = copy.part(tag)
     content = part.read_bytes()
     part.unlink()
-    assert f"is not whole there: sha256:{part.name} is missing" in told(copy)
+    assert f"is not whole there: sha256:{part.name} is missing" in problem_of(copy)
     part.write_bytes(b"cut")
-    assert "Digest did not match" in told(copy)
+    assert "Digest did not match" in problem_of(copy)
     part.write_bytes(content)
     cache = Cache(copy.root.parent / "subjects")
     assert from_directory(cache, copy.root, None).version == VERSION
@@ -213,7 +216,7 @@ def test_of_a_manifest_list_this_machine_s_image_is_read(copy):
     arm["layers"][0]["size"] = copy.blob(arm["layers"][0]["digest"]).stat().st_size
     digest = copy.put(json.dumps(arm).encode())
     both = [(digest, "arm64")]
-    assert "it is for arm64, the lab's machines are amd64" in told(copy, f"quay.example/x/y@{digest}")
+    assert "it is for arm64, the lab's machines are amd64" in problem_of(copy, f"quay.example/x/y@{digest}")
     both.append((copy.digests["release"], "amd64"))
     name = platforms(copy, *both).replace("@", ":4.1-multi@")
     subject = from_directory(Cache(copy.root.parent / "subjects"), copy.root, name)

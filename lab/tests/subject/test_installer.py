@@ -1,4 +1,4 @@
-"""Installers: told from any other program, and taken out of an image."""
+"""Installers: distinguished from other programs, and taken out of an image."""
 
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from lab.waiting import wait_until
 
 def test_an_installer_that_is_a_script_needs_its_image(tmp_path):
     layout, digests = make(tmp_path / "made", installer=b"#!/usr/bin/python3\n")
-    assert from_image(OciLayout(layout.root), digests["installer"], tmp_path / "x", "told") is None
+    assert from_image(OciLayout(layout.root), digests["installer"], tmp_path / "x", "image") is None
     assert not (tmp_path / "x").exists()
     with pytest.raises(SubjectError, match="the image has no /usr/bin/openshift-install"):
-        from_image(OciLayout(layout.root), digests["etcd"], tmp_path / "x", "told")
+        from_image(OciLayout(layout.root), digests["etcd"], tmp_path / "x", "image")
 
 
 def test_an_installer_of_the_users(tmp_path):
@@ -53,7 +53,7 @@ def test_an_installer_of_the_users(tmp_path):
         (b"#!/bin/sh\necho password: Xq7canaryZ\n", "says no release image, but 'password: .*'$"),
     ],
 )
-def test_an_installer_that_is_none_is_told(tmp_path, monkeypatch, content, rule):
+def test_another_program_is_refused(tmp_path, monkeypatch, content, rule):
     """Before a release is copied, which takes minutes, and whatever it does instead."""
     monkeypatch.setattr(installer, "ANSWER_SECONDS", 1.0)
     path = tmp_path / "openshift-install"
@@ -76,6 +76,6 @@ def test_a_script_may_be_an_installer_and_leaves_nothing_running(tmp_path):
     )
 
 
-def test_whose_installer_it_is_is_told_by_its_name():
+def test_node0_is_known_by_its_name():
     assert is_ours(["/usr/bin/node0"])
     assert not is_ours(["/opt/openshift-install"])

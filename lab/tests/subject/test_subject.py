@@ -1,4 +1,4 @@
-"""A release that is not ours, from a registry and from each kind of directory; and what is told when one is unfit."""
+"""A release that is not ours, from a registry and from each kind of directory; errors of unfit releases."""
 
 import base64
 import dataclasses

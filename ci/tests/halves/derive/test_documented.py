@@ -56,7 +56,7 @@ interfaces:
   - {name: phy-to-ex, type: ovs-interface, state: up, patch: {peer: ex-to-phy}}
   - {name: br-ex, type: ovs-interface, state: up, FAMILY}
 """
-FOUR_CARDS = ["eno1", "eno2", "eno3", "eno4"]
+FOUR_NICS = ["eno1", "eno2", "eno3", "eno4"]
 DUAL_VIPS = """\
 platform:
   baremetal:
@@ -96,8 +96,8 @@ platform:
 OCI = "platform: {external: {platformName: oci, cloudControllerManager: External}}\n"
 TWO_BONDS = (
     "interfaces:\n"
-    + bond("802.3ad", "mtu: 9000, mac-address: '00:ef:44:20:e6:a@', ipv4: {enabled: false}", cards="[ens1f0, ens2f0]")
-    + bond("active-backup", name="bond1", cards="[ens1f1, ens2f1]")
+    + bond("802.3ad", "mtu: 9000, mac-address: '00:ef:44:20:e6:a@', ipv4: {enabled: false}", nics="[ens1f0, ens2f0]")
+    + bond("active-backup", name="bond1", nics="[ens1f1, ens2f1]")
     + vlan("bond0", 111, MINE) + vlan("bond1", 50, static("172.16.50.2@"))
     + tail("bond0.111", more=", {destination: 10.200.0.0/16, next-hop-address: 172.16.50.1, "
            "next-hop-interface: bond1.50}")
@@ -246,31 +246,31 @@ CASES = {
         {"nets": [("192.168.122.0/24", 0, "192.168.122.1", 1500), ("192.168.123.0/24", 0, "192.168.123.1", 1500)],
          "ip": "192.168.122.2", "addresses": ["192.168.122.2", "192.168.123.20"]},
     ),
-    "a-second-card-by-dhcp": (
+    "a-second-nic-by-dhcp": (
         install(3, 0, VIPS),
         several(3, "interfaces:\n" + ethernet("eno1", MINE) + ethernet("eno2", "ipv4: {enabled: true, dhcp: true}")
                 + tail("eno1"), ETHERNETS),
         {"nets": [("192.168.122.0/24", 0, "192.168.122.1", 1500), ("192.168.200.0/24", 0, "", 1500)],
          "ip": "192.168.122.2"},
     ),
-    "sr-iov-on-the-card": (
+    "sr-iov-on-the-nic": (
         install(), several(1, STATIC.replace("}]}}", "}]}, ethernet: {sr-iov: {total-vfs: 2}}}", 1)),
         {"ip": "192.168.122.2"},
     ),
     "ovs-balance-slb": (
         install(3, 0, VIPS),
         several(
-            3, BR_PHY.replace("FAMILY", static("172.16.9.@")) + ethernet("eno3", MINE) + tail("eno3"), FOUR_CARDS[:3],
+            3, BR_PHY.replace("FAMILY", static("172.16.9.@")) + ethernet("eno3", MINE) + tail("eno3"), FOUR_NICS[:3],
         ),
         {"bonds": [("balance-tlb", "enp1s0 enp2s0", "")], "addresses": ["192.168.122.2", "172.16.9.2"]},
     ),
     "a-bond-for-storage-besides": (
         install(3, 0, VIPS),
         several(
-            3, "interfaces:\n" + "".join(map(ethernet, FOUR_CARDS)) + bond("active-backup", MINE)
+            3, "interfaces:\n" + "".join(map(ethernet, FOUR_NICS)) + bond("active-backup", MINE)
             + bond("802.3ad", "mtu: 9000, ipv4: {enabled: false}", "bond1", "[eno3, eno4]")
             + vlan("bond1", 60, static("10.60.0.@")) + tail("bond0"),
-            FOUR_CARDS,
+            FOUR_NICS,
         ),
         {
             "bonds": [("active-backup", "enp1s0 enp2s0", ""), ("802.3ad", "enp3s0 enp4s0", "net1")],
@@ -335,7 +335,7 @@ CASES = {
         ),
         {"addressing": "dhcp", "answers": ["192.168.122.53", "10.5.0.53"]},
     ),
-    "dhcp-on-a-vlan-beside-a-static-card": (
+    "dhcp-on-a-vlan-beside-a-static-nic": (
         install(3, 0, VIPS),
         several(
             3, "interfaces:\n" + ethernet("eno1", static("10.70.0.@"))
@@ -346,7 +346,7 @@ CASES = {
             "nets": [("192.168.122.0/24", 30, "192.168.122.1", 1500), ("10.70.0.0/24", 0, "", 1500)],
         },
     ),
-    "a-card-by-its-mac-address": (
+    "a-nic-by-its-mac-address": (
         install(),
         several(1, STATIC.replace("name: eno1", f"name: up, {BY_MAC}", 1).replace("interface: eno1", "interface: up")),
         {"macs": ["00:ef:44:20:e6:a2"], "addresses": ["192.168.122.2"]},
@@ -392,7 +392,7 @@ CASES = {
          "nets": [("192.168.122.0/24", 111, "192.168.122.1", 9000), ("172.16.50.0/24", 50, "", 1500)],
          "answers": ["172.16.50.1"]},
     ),
-    "a-static-vlan-over-a-card-that-asks": (
+    "a-static-vlan-over-a-nic-that-asks": (
         install(3, 0, VIPS),
         several(3, "interfaces:\n" + ethernet("eno1", DHCP)
                 + vlan("eno1", 1234, f"mtu: 1400, {MINE}").replace("eno1.1234", "machines") + tail("machines")),
@@ -420,7 +420,7 @@ CASES = {
         install().replace("machineNetwork: [{cidr: 192.168.122.0/24}]", "machineCIDR: 192.168.122.0/24"), several(1),
         {"ip": "192.168.122.2", "gateway": "192.168.122.1"},
     ),
-    "details-of-a-card": (
+    "details-of-a-nic": (
         install(),
         several(1, STATIC.replace("state: up", "state: up, description: uplink, profile-name: uplink, lldp: {enabled: "
                                   "true}, ethtool: {ring: {rx: 4096}}, ethernet: {speed: 10000, duplex: full}", 1)),
@@ -495,7 +495,7 @@ REFUSED = {
     ),
     "a-bond-of-vlans": (
         install(),
-        several(1, TWO + vlan("eno1", 7, OFF) + bond("1", MINE, cards="[eno1.7]") + tail("bond0"), ETHERNETS), {},
+        several(1, TWO + vlan("eno1", 7, OFF) + bond("1", MINE, nics="[eno1.7]") + tail("bond0"), ETHERNETS), {},
         f"{AGENT}: hosts[0].networkConfig: bond0 has the port eno1.7, a vlan: labs have bonds of NICs",
     ),
     "a-vlan-over-a-vlan": (

@@ -131,7 +131,7 @@ def test_encrypted_disks_get_tpms_or_a_tang_server(tmp_path, mode, on):
     assert shape.tang is (mode == "tang" and on != "none")
 
 
-def test_a_contradiction_is_told_by_its_manifest(tmp_path):
+def test_a_contradiction_is_reported_by_its_manifest(tmp_path):
     hosts = [nmstate(index, "192.168.5.7/24") for index in range(2)]
     folder = write(tmp_path, spec=needs(3, apiVIPs=["192.168.5.2"], ingressVIPs=["192.168.5.3"]), hosts=hosts)
     with pytest.raises(ConfigsError, match=r"cluster-manifests/nmstateconfig.yaml: .*192.168.5.7 is that of"):
