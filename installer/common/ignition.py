@@ -1,0 +1,57 @@
+"""Ignition configs merged as Ignition merges a parent and a child (spec 3, config/merge/merge.go)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# The field by which Ignition tells the entries of a list apart; other entries are the same if they are equal.
+_KEYS = {
+    "disks": "device",
+    "filesystems": "device",
+    "raid": "name",
+    "luks": "name",
+    "files": "path",
+    "directories": "path",
+    "links": "path",
+    "units": "name",
+    "dropins": "name",
+    "users": "name",
+    "groups": "name",
+}
+# Of these lists a path is in one: a child's link replaces a parent's file.
+_NODES = ("files", "directories", "links")
+
+
+def merge(parent: Any, child: Any, name: str = "") -> Any:
+    """Merge objects by field and lists, of field `name`, by the key of their entries. The arguments stay as they are.
+
+    The source of a file is replaced with its compression and hash, which Ignition would keep where the child has none.
+    """
+    if isinstance(parent, dict) and isinstance(child, dict):
+        if "source" in child:
+            return child
+        merged = {
+            field: merge(value, child[field], field) if field in child else value for field, value in parent.items()
+        }
+        merged |= {field: value for field, value in child.items() if field not in parent}
+        return _each_path_once(merged, child) if name == "storage" else merged
+    if isinstance(parent, list) and isinstance(child, list):
+        return _lists(parent, child, _KEYS.get(name))
+    return parent if child is None else child
+
+
+def _lists(parent: list[Any], child: list[Any], key: str | None) -> list[Any]:
+    if key is None:
+        return [*parent, *(item for place, item in enumerate(child) if item not in [*parent, *child[:place]])]
+    merged = {entry[key]: entry for entry in parent}
+    for entry in child:
+        merged[entry[key]] = merge(merged.get(entry[key], {}), entry)
+    return list(merged.values())
+
+
+def _each_path_once(storage: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
+    for section in _NODES:
+        others = {entry["path"] for other in _NODES if other != section for entry in child.get(other) or []}
+        if kept := storage.get(section):
+            storage[section] = [entry for entry in kept if entry["path"] not in others]
+    return storage
