@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-# The field by which Ignition tells the entries of a list apart; other entries are the same if they are equal.
+# The field by which Ignition tells the entries of a list apart (a partition has a number or a label); other entries are
+# the same if they are equal.
 _KEYS = {
     "disks": "device",
     "filesystems": "device",
@@ -17,7 +18,9 @@ _KEYS = {
     "dropins": "name",
     "users": "name",
     "groups": "name",
+    "partitions": "number",
 }
+_APPENDED = ("options", "mountOptions", "append")
 # Of these lists a path is in one: a child's link replaces a parent's file.
 _NODES = ("files", "directories", "links")
 
@@ -36,16 +39,21 @@ def merge(parent: Any, child: Any, name: str = "") -> Any:
         merged |= {field: value for field, value in child.items() if field not in parent}
         return _each_path_once(merged, child) if name == "storage" else merged
     if isinstance(parent, list) and isinstance(child, list):
-        return _lists(parent, child, _KEYS.get(name))
+        return _lists(parent, child, name)
     return parent if child is None else child
 
 
-def _lists(parent: list[Any], child: list[Any], key: str | None) -> list[Any]:
-    if key is None:
+def _lists(parent: list[Any], child: list[Any], name: str) -> list[Any]:
+    if name in _APPENDED:
+        return [*parent, *child]
+    if name not in _KEYS or not all(
+        isinstance(entry, dict) for entry in [*parent, *child]
+    ):  # a user's groups are names
         return [*parent, *(item for place, item in enumerate(child) if item not in [*parent, *child[:place]])]
-    merged = {entry[key]: entry for entry in parent}
-    for entry in child:
-        merged[entry[key]] = merge(merged.get(entry[key], {}), entry)
+    merged: dict[object, Any] = {}
+    for entry in [*parent, *child]:
+        key = entry.get(_KEYS[name]) or ("label", entry.get("label"))
+        merged[key] = merge(merged.get(key, {}), entry)
     return list(merged.values())
 
 

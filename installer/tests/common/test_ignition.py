@@ -23,7 +23,8 @@ def test_laws(parent: dict[str, Any], child: dict[str, Any]) -> None:
 def test_storage() -> None:
     parent = {
         "luks": [{"name": "root", "device": "/dev/a", "wipeVolume": True}],
-        "filesystems": [{"device": "/dev/mapper/root", "format": "xfs"}],
+        "filesystems": [{"device": "/dev/mapper/root", "format": "xfs", "options": ["-f"]}],
+        "disks": [{"device": "/dev/c", "partitions": [{"number": 1, "label": "a"}, {"label": "b", "sizeMiB": 8}]}],
         "files": [
             {"path": "/a", "mode": 420, "contents": {"source": "data:,a", "compression": "gzip"}},
             {"path": "/link"},
@@ -32,17 +33,22 @@ def test_storage() -> None:
     }
     child = {
         "luks": [{"name": "root", "device": "/dev/b"}, {"name": "var"}],
-        "filesystems": [{"device": "/dev/mapper/root", "label": "root"}],
-        "disks": [{"device": "/dev/c"}],
+        "filesystems": [{"device": "/dev/mapper/root", "label": "root", "options": ["-f"]}],
+        "disks": [{"device": "/dev/c", "partitions": [{"number": 1, "sizeMiB": 9}, {"label": "b"}]}],
         "files": [{"path": "/a", "contents": {"source": "data:,b"}}],
         "links": [{"path": "/link", "target": "/a"}],
     }
     assert merge({"storage": parent}, {"storage": child})["storage"] == {
         "luks": [{"name": "root", "device": "/dev/b", "wipeVolume": True}, {"name": "var"}],
-        "filesystems": [{"device": "/dev/mapper/root", "format": "xfs", "label": "root"}],
+        "filesystems": [{"device": "/dev/mapper/root", "format": "xfs", "options": ["-f", "-f"], "label": "root"}],
         "files": [{"path": "/a", "mode": 420, "contents": {"source": "data:,b"}}],
         "directories": [{"path": "/b"}],
-        "disks": [{"device": "/dev/c"}],
+        "disks": [
+            {
+                "device": "/dev/c",
+                "partitions": [{"number": 1, "label": "a", "sizeMiB": 9}, {"label": "b", "sizeMiB": 8}],
+            }
+        ],
         "links": [{"path": "/link", "target": "/a"}],
     }
 
@@ -50,11 +56,11 @@ def test_storage() -> None:
 def test_units_and_users() -> None:
     parent = {
         "systemd": {"units": [{"name": "x", "enabled": True, "dropins": [{"name": "1", "contents": "a"}]}]},
-        "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a", "b"]}]},
+        "passwd": {"users": [{"name": "core", "groups": ["a"], "sshAuthorizedKeys": ["a", "b"]}]},
     }
     child = {
         "systemd": {"units": [{"name": "x", "dropins": [{"name": "2"}]}, {"name": "y"}]},
-        "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["b", "c"]}]},
+        "passwd": {"users": [{"name": "core", "groups": ["b"], "sshAuthorizedKeys": ["b", "c"]}]},
     }
     assert merge(parent, child) == {
         "systemd": {
@@ -63,5 +69,5 @@ def test_units_and_users() -> None:
                 {"name": "y"},
             ]
         },
-        "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["a", "b", "c"]}]},
+        "passwd": {"users": [{"name": "core", "groups": ["a", "b"], "sshAuthorizedKeys": ["a", "b", "c"]}]},
     }
