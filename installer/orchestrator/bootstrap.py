@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from installer.assisted.stages import FAILS_AGAIN
+from installer.common.ignition import merge
 from installer.common.redact import redact
 from installer.common.secretfiles import write_private
 from installer.hostsys.errors import CommandError
 from installer.hostsys.system import HostSystem
-from installer.ignition.merge import merge
 from installer.orchestrator import ignfs
 from installer.orchestrator.errors import StageError
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from installer.assisted.errors import PrepareError
 from installer.common.formats import jsontext
+from installer.common.ignition import merge
 from installer.ignition import validation
-from installer.ignition.merge import merge
 from installer.ignition.rules import VERSIONS
 from installer.rendezvous.store.model import Host
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import jwt
 
-from installer.common.certificates import SERVER, authority, ec_key, leaf, private_pem, public_pem
+from installer.common.certificates import BOTH, authority, ec_key, leaf, private_pem, public_pem
 
 REPOSITORY = Path(__file__).parents[3]
 SMALL = json.dumps(
@@ -62,7 +62,7 @@ def make_tls(directory: Path) -> None:
     """ca.crt, service.crt, service.key for 127.0.0.1."""
     directory.mkdir(parents=True, exist_ok=True)
     ca = authority("test CA")
-    service = leaf(ca, "rendezvous", names=("127.0.0.1",), usages=SERVER)
+    service = leaf(ca, "rendezvous", names=("127.0.0.1",), usages=BOTH)
     for name, text in (("ca.crt", ca.certificate), ("service.crt", service.certificate), ("service.key", service.key)):
         (directory / name).write_text(text)
 

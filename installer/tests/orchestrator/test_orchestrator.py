@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.hostsys.system import HostSystem
-from installer.ignition.merge import merge
 from installer.orchestrator import bootstrap, disk, ignfs
 from installer.orchestrator.errors import StageError
 
@@ -121,14 +120,3 @@ def test_merge_drops_the_pointer_and_keeps_the_name(tmp_path: Path) -> None:
     assert ignfs.content_of(merged["storage"]["files"][0]["contents"]) == b"master-0"
     with pytest.raises(StageError, match=r"master\.ign"):
         bootstrap.merged_master(HostSystem(tmp_path / "none"), own)
-
-
-@given(
-    st.dictionaries(st.sampled_from("abc"), st.integers() | st.lists(st.integers(), max_size=2)),
-    st.dictionaries(st.sampled_from("abc"), st.integers() | st.lists(st.integers(), max_size=2)),
-)
-def test_ignition_merge_laws(base: dict[str, Any], child: dict[str, Any]) -> None:
-    once = merge(base, child)
-    assert set(once) == set(base) | set(child)
-    assert merge(base, {}) == base
-    assert merge(once, child) == once

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from installer.common.ignition import merge as merged_as_ignition_does
+
 VERSION = "3.2.0"
 Config = dict[str, Any]
 
@@ -86,49 +88,7 @@ def pointer(url: str, ca: str) -> Config:
     }
 
 
-def _merge_named(parent: list[Config], child: list[Config], key: str) -> list[Config]:
-    merged: dict[str, Config] = {str(entry[key]): entry for entry in parent}
-    for entry in child:
-        name = str(entry[key])
-        merged[name] = {**merged.get(name, {}), **entry}
-    return list(merged.values())
-
-
-#: By which of their fields Ignition tells the entries of a section of `storage` apart.
-_KEYS = {
-    "disks": "device",
-    "raid": "name",
-    "luks": "name",
-    "filesystems": "device",
-    "files": "path",
-    "directories": "path",
-    "links": "path",
-}
-
-
 def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Config:
-    """``child`` on top of ``parent``, as Ignition does: what is in storage by `_KEYS`; units, users by name."""
-    result: Config = {"ignition": {**parent.get("ignition", {}), **child.get("ignition", {}), "version": VERSION}}
-    storage: Config = {}
-    for section, key in _KEYS.items():
-        both = _merge_named(
-            parent.get("storage", {}).get(section) or [], child.get("storage", {}).get(section) or [], key
-        )
-        if both:
-            storage[section] = both
-    if storage:
-        result["storage"] = storage
-    if units := _merge_named(
-        parent.get("systemd", {}).get("units") or [], child.get("systemd", {}).get("units") or [], "name"
-    ):
-        result["systemd"] = {"units": units}
-    users: dict[str, Config] = {}
-    for user in [*(parent.get("passwd", {}).get("users") or []), *(child.get("passwd", {}).get("users") or [])]:
-        name = user["name"]
-        keys = [*users.get(name, {}).get("sshAuthorizedKeys", []), *user.get("sshAuthorizedKeys", [])]
-        users[name] = {**users.get(name, {}), **user}
-        if keys:
-            users[name]["sshAuthorizedKeys"] = list(dict.fromkeys(keys))
-    if users:
-        result["passwd"] = {"users": list(users.values())}
-    return result
+    """Put ``child`` on top of ``parent``, whatever the versions of their specs."""
+    merged: Config = merged_as_ignition_does(parent, child)
+    return {**merged, "ignition": {**merged.get("ignition", {}), "version": VERSION}}

@@ -39,21 +39,6 @@ def test_merge_is_associative_and_the_child_wins(a, b, c):
     assert ignition.merge(a, ignition.config()) == a
 
 
-def test_disks_volumes_and_file_systems_are_merged_too():
-    def storage(**sections):
-        return {"ignition": {"version": "3.2.0"}, "storage": sections}
-
-    parent = storage(
-        luks=[{"name": "root", "device": "/dev/a"}], filesystems=[{"device": "/dev/mapper/root", "format": "xfs"}]
-    )
-    child = storage(luks=[{"name": "root", "device": "/dev/b"}, {"name": "var"}], disks=[{"device": "/dev/c"}])
-    assert ignition.merge(parent, child)["storage"] == {
-        "disks": [{"device": "/dev/c"}],
-        "luks": [{"name": "root", "device": "/dev/b"}, {"name": "var"}],
-        "filesystems": [{"device": "/dev/mapper/root", "format": "xfs"}],
-    }
-
-
 @given(st.binary(max_size=200), st.booleans())
 def test_file_contents_survive(raw, compress):
     entry = ignition.file("/x", raw, compress=compress)["contents"]
