@@ -270,7 +270,7 @@ def test_a_stage_gets_no_more_than_what_is_left(monkeypatch):
 
 
 def test_a_stage_that_is_late_may_tidy_up_and_ends_with_all_that_it_started(tmp_path):
-    """It is told to end as a terminal would, and what does not listen is killed."""
+    """It is asked to end as a terminal would, and what does not listen is killed."""
     tidy, child = tmp_path / "tidy", tmp_path / "child"
     code = (
         "import pathlib, subprocess, sys, time\n"

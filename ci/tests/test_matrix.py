@@ -199,8 +199,8 @@ def test_parameters_carry_how_often_they_run() -> None:
 
 def installed(*options: str) -> set[str]:
     """The ids of the installations that pytest would make."""
-    tests = (one for one in pytest_kit.collected(*options) if one.startswith("scenarios/test_install.py::"))
-    return {one.partition("[")[2].rstrip("]") for one in tests}
+    tests = (test for test in pytest_kit.collected(*options) if test.startswith("scenarios/test_install.py::"))
+    return {test.partition("[")[2].rstrip("]") for test in tests}
 
 
 def test_k_selects_by_the_words_and_names_of_rows() -> None:

@@ -89,7 +89,7 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
         return self.seconds / max(self.chain, self.spread)
 
     def gapless(self, processors: int) -> float:
-        """How long the installation would have taken had all processors worked all the time."""
+        """Return the time that the installation would have taken had all processors worked all the time."""
         return sum(phase.work for phase in self.phases) / processors
 
 

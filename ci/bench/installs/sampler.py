@@ -1,4 +1,4 @@
-"""What the machine spends while something runs: its processors and memory, looked at twice a second."""
+"""The machine's effort while something runs: its processors and memory, looked at twice a second."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Sampler(AbstractContextManager["Sampler"]):
         return self._busy(end) - self._busy(begin)
 
     def _busy(self, at: float) -> float:
-        place = bisect_left(self.samples, at, key=lambda one: one.at)
+        place = bisect_left(self.samples, at, key=lambda sample: sample.at)
         if place == 0:
             return self.samples[0].busy
         if place == len(self.samples):
@@ -78,4 +78,4 @@ class Sampler(AbstractContextManager["Sampler"]):
     @property
     def peak_mib(self) -> int:
         """The most memory that was in use beyond what was at the start, in MiB."""
-        return max(0, self.samples[0].available_mib - min(one.available_mib for one in self.samples))
+        return max(0, self.samples[0].available_mib - min(sample.available_mib for sample in self.samples))

@@ -62,8 +62,8 @@ def test_runs_that_are_still_to_come_may_change_a_verdict(history, night, to_com
     planned(history, "0123abcd", [f"{number}.0" for number in range(to_come)], [])
     [job] = judge(history, "p045", blocking=["*"]).jobs
     assert job.decision is decision
-    told = f"; {to_come} of its runs are still to come (node0-ci resume 0123abcd, or --forget)"
-    assert job.why.endswith(told) == (decision is Decision.UNDECIDED)
+    reason = f"; {to_come} of its runs are still to come (node0-ci resume 0123abcd, or --forget)"
+    assert job.why.endswith(reason) == (decision is Decision.UNDECIDED)
     work.end(history, "0123abcd", "2026-02-16T00:00:00Z")
     [job] = judge(history, "p045", blocking=["*"]).jobs
     assert "still to come" not in job.why
@@ -81,8 +81,8 @@ def test_a_pass_among_void_runs_is_no_aggregated_job(history, asked, decision):
             history.add([Run("sno@vm", "p045", key, began, seconds=600.0, void=void)])
     [job] = judge(history, "p045").jobs
     assert (job.decision, job.counts, job.more) == (decision, Counts(1, 0), 2 if asked > 2 else 0)
-    told = "; of 10 runs that were asked for, 9 came to nothing"
-    assert (told in job.why) == (decision is Decision.UNDECIDED)
+    reason = "; of 10 runs that were asked for, 9 came to nothing"
+    assert (reason in job.why) == (decision is Decision.UNDECIDED)
 
 
 @pytest.mark.parametrize("judged_before", [True, False])

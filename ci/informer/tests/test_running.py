@@ -1,4 +1,4 @@
-"""Plans: what is void comes again, what is suspicious more often, and what was killed goes on."""
+"""Plans: invalid runs are repeated, suspicious jobs run more often, and killed plans go on."""
 
 import argparse
 import html
@@ -96,7 +96,7 @@ def test_an_unknown_kind_of_machines_is_refused(script):
 
 
 def test_an_unknown_scenario_is_an_error_and_leaves_no_plan(script):
-    """What ran nothing else leaves no plan: it would end in the same error each time."""
+    """A command that ran nothing leaves no plan: it would end in the same error each time."""
     with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
         script.run(script.plan("none", rounds=2))
     assert work.open_plans(script.history) == []
@@ -121,7 +121,7 @@ def test_a_scenario_that_is_named_twice_is_told_before_there_is_a_plan(script):
 
 
 def test_a_plan_goes_on_where_it_was_left(history, script):
-    """What has ended is not run again, not even what was void and had its repetitions."""
+    """An ended run is not run again, not even an invalid one that had its repetitions."""
     name = running.begin(history, script.plan("void passed passed passed", rounds=3), script.folder / "artifacts")
     with Engine(print) as engine:
         rows = running.carry_out(history, name, engine, print)
@@ -177,7 +177,7 @@ def test_releases_that_cannot_be_run_are_no_answer(node0_ci, tmp_path, capsys):
     words, releases = bisecting(tmp_path)
     assert node0_ci(*words) == 3
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == f"first bad: {releases[1]} (25% sure, 0 runs; runs of {releases[2]} were void)"
+    assert last == f"first bad: {releases[1]} (25% sure, 0 runs; runs of {releases[2]} were invalid)"
 
 
 def bisecting(tmp_path):

@@ -35,7 +35,7 @@ GOOD = ["PPPPP"] * 45
         ("PPPFF", Decision.REJECTED, "3 of 5 passed, 4 must"),
         ("FFFFF", Decision.REJECTED, "0 of 5 passed"),
         ("F", Decision.REJECTED, "1 failed in a row; believed after 1"),
-        ("VVV", Decision.UNDECIDED, "nothing but void runs"),
+        ("VVV", Decision.UNDECIDED, "nothing but invalid runs"),
         ("VPPPP", Decision.ACCEPTED, "4 of 4 passed"),
     ],
 )
@@ -51,7 +51,7 @@ def test_an_informing_job_only_informs(history):
     filled(history, sno=[*GOOD, "PPPPP"], flaky=[*["PPPPF"] * 45, "FFFFF"])
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.ACCEPTED
-    assert [(one.job, one.kind, one.decision) for one in verdict.jobs] == [
+    assert [(job.job, job.kind, job.decision) for job in verdict.jobs] == [
         ("sno@vm", Kind.BLOCKING, Decision.ACCEPTED),
         ("flaky@vm", Kind.INFORMING, Decision.REJECTED),
     ]
@@ -198,11 +198,12 @@ def test_simulate_ends_with_the_line(node0_ci, capsys):
 
 
 def test_a_kept_year_is_judged_as_it_was_simulated(node0_ci, tmp_path, capsys):
-    """What the simulation's judge finds, `status` finds in the history of the same runs, but for the runs asked for."""
+    """The findings of the simulation's judge, `status` finds in the history of the same runs, but for the runs asked
+    for."""
     world = World(nights=20, planted=4, jobs=6, points=(25.0, 30.0))
     with History(tmp_path / "history.db") as history:
         history.add(nightly_runs(8, world))
-        planted = {f"job-{one.job:02}@simulated": one for one in plant(8, world)}
+        planted = {f"job-{fault.job:02}@simulated": fault for fault in plant(8, world)}
         for job in history.jobs():
             record(history, history.runs(job=job))
             days = [date.fromisoformat(seen) for _, seen, *_ in regressions(history, job)]
@@ -368,7 +369,7 @@ def test_of_many_jobs_one_that_looks_worse_by_chance_is_not_called_worse(history
 
 
 def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(history):
-    """What two of ten runs of the release `service-crashes` leave."""
+    """The results of two of ten runs of the release `service-crashes`."""
     filled(history, sno=[*GOOD, "P" * 8])
     message = (
         "master-0: assisted-service.service ended by itself (exited 134, restarts before: 0) and is started again."

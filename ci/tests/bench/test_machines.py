@@ -120,11 +120,11 @@ def test_segments_follow_one_another_and_leave_nothing_out():
 
 
 def test_the_chain_has_each_step_once_more_where_one_host_waits_for_others():
-    one, several = lower_bound.in_turn(topology.sno()), lower_bound.in_turn(topology.ha())
-    assert (one["disk to SSH"], several["disk to SSH"]) == (1, 2)
-    assert (one["etcd and API start"], several["etcd and API start"]) == (2, 3)
+    single, several = lower_bound.in_turn(topology.sno()), lower_bound.in_turn(topology.ha())
+    assert (single["disk to SSH"], several["disk to SSH"]) == (1, 2)
+    assert (single["etcd and API start"], several["etcd and API start"]) == (2, 3)
     assert several["live ISO to SSH"] == 1
-    assert one.keys() == several.keys() == lower_bound.times(topology.ha()).keys()
+    assert single.keys() == several.keys() == lower_bound.times(topology.ha()).keys()
 
 
 def test_bounds_are_the_chain_and_the_work_of_all_hosts_by_processors():

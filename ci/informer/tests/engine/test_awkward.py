@@ -68,8 +68,8 @@ def scheduler(tmp_path):
         dashboard_address=host.LOOPBACK,
         worker_dashboard_address=host.LOOPBACK,
         silence_logs=50,
-    ) as one:
-        yield one.scheduler_address
+    ) as scheduler:
+        yield scheduler.scheduler_address
 
 
 @contextmanager
@@ -127,10 +127,10 @@ class Relay:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
-                one, _ = self._server.accept()
+                client, _ = self._server.accept()
                 other = socket.create_connection(("127.0.0.1", self._to))
-                self._ends += [one, other]
-                for source, sink in ((one, other), (other, one)):
+                self._ends += [client, other]
+                for source, sink in ((client, other), (other, client)):
                     self._start(self._pass, source, sink)
 
     @staticmethod
@@ -304,11 +304,11 @@ def test_a_busy_port_is_told_in_one_line(capsys):
 
 
 @pytest.mark.parametrize("name", [tls.CERTIFICATE, tls.KEY])
-@pytest.mark.parametrize(("content", "told"), [("junk", "no certificate with its key"), (None, "No such file")])
-def test_keys_that_are_broken_are_told_at_once(tmp_path, name, content, told):
+@pytest.mark.parametrize(("content", "message"), [("junk", "no certificate with its key"), (None, "No such file")])
+def test_keys_that_are_broken_are_reported_at_once(tmp_path, name, content, message):
     make_keys(tmp_path / "keys")
     (tmp_path / "keys" / name).write_text(content) if content else (tmp_path / "keys" / name).unlink()
-    with pytest.raises(InformerError, match=rf"--tls: .*: {told}"):
+    with pytest.raises(InformerError, match=rf"--tls: .*: {message}"):
         tls.checked("10.0.0.1:1", tmp_path / "keys")
 
 
@@ -320,5 +320,5 @@ def test_jobs_with_void_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
     assert node0_ci("compare", "p", "q") == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert "of 1 " in head
-    assert rows[1].endswith("void runs only")
+    assert rows[1].endswith("invalid runs only")
     assert "0.050" in rows[0]

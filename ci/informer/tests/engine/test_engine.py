@@ -95,7 +95,7 @@ class Fleet:
         subprocess.run(["ip", "netns", "del", self.namespace], check=False)
 
     def log(self, word: str = "") -> list[list[str]]:
-        """What runs have noted, of one word."""
+        """List what runs have noted of one kind."""
         with contextlib.suppress(FileNotFoundError):
             return [w for line in (self.folder / "log").read_text().splitlines() if (w := line.split())[0] == word]
         return []
@@ -111,11 +111,11 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    one = Fleet(tmp_path_factory.mktemp("fleet"))
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
-        yield one
+        yield fleet
     finally:
-        one.close()
+        fleet.close()
 
 
 @pytest.fixture

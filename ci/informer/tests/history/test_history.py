@@ -134,8 +134,8 @@ def test_junit_comes_back_as_it_went_out(tmp_path_factory, attempts):
     path = tmp_path_factory.mktemp("junit") / "out.xml"
     junit.save(path, "node0", [("sno", BEGAN, 12.5, attempts)])
     run = junit.load([path], "sno", "4.20.1")
-    assert [(one.test, one.outcome, one.seconds) for one in run.attempts] == [
-        (f"sno::{one.test}", one.outcome, one.seconds) for one in attempts
+    assert [(attempt.test, attempt.outcome, attempt.seconds) for attempt in run.attempts] == [
+        (f"sno::{attempt.test}", attempt.outcome, attempt.seconds) for attempt in attempts
     ]
     assert (run.began, run.seconds) == (BEGAN, 12.5)
 

@@ -1,4 +1,4 @@
-"""What comes in is anybody's: times, durations, names, links and documents that no program of ours would write."""
+"""Anybody's input: times, durations, names, links and documents that no program of ours would write."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -21,11 +21,11 @@ BEGAN = "2026-11-20T00:00:00Z"
 @pytest.fixture
 def folder(tmp_path):
     """Artefacts of one run, and a way to say what is in them: fields of its phase, its tests."""
-    one = tmp_path / "artefacts/sno"
+    folder = tmp_path / "artefacts/sno"
 
     def written(tests=(), **phase):
-        kit.artefacts(one, {"began": BEGAN, **phase}, tests=tests)
-        return one
+        kit.artefacts(folder, {"began": BEGAN, **phase}, tests=tests)
+        return folder
 
     written()
     return written

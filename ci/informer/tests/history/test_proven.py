@@ -1,4 +1,4 @@
-"""What JUnit files do not prove to be green is not green, whoever wrote them."""
+"""Runs that no JUnit file proves to be green, whoever wrote it."""
 
 import pytest
 
@@ -40,7 +40,7 @@ TWO = {
         {"pytest::c::t": F, "pytest#2::c::t": P},
     ),
     "two files": (
-        [f'<testsuite name="a" {STAMP}>{one}</testsuite>' for one in (FAIL, PASS)],
+        [f'<testsuite name="a" {STAMP}>{outcome}</testsuite>' for outcome in (FAIL, PASS)],
         {"leg0/junit.xml::a::c::t": F, "leg1/junit.xml::a::c::t": P},
     ),
     "suites within suites": (
@@ -77,7 +77,9 @@ TWO = {
 def test_the_same_name_elsewhere_is_another_test(tmp_path, name):
     texts, expected = TWO[name]
     run = run_of(tmp_path, *texts)
-    assert sorted(one.value for one in outcomes(run).values()) == sorted(one.value for one in expected.values())
+    assert sorted(outcome.value for outcome in outcomes(run).values()) == sorted(
+        value.value for value in expected.values()
+    )
     assert set(outcomes(run)) == set(expected)
     assert run.outcome is F
 

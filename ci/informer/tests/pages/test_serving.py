@@ -55,7 +55,7 @@ def test_all_pages_are_there_and_show_what_runs(path):
         path,
         *(("GET", where) for where in ("/", "/grid.html", "/jobs/sno@vm.html", f"/runs/{red.id}.html", "/style.css")),
     )
-    assert [one[0] for one in (index, grid, job, run, style)] == [200] * 5
+    assert [page[0] for page in (index, grid, job, run, style)] == [200] * 5
     assert "Plan abc, made 2026-01-04T00:00:00Z: 1 of 2 runs done" in index[1]
     assert "ha@vm" in index[1]
     assert f'href="runs/{red.id}.html"' in grid[1]
