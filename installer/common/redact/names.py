@@ -21,7 +21,7 @@ _SECRET = re.compile(
     r"|subscriptionkey|functionkey|cookie|tlskey|wepkey|sharedkey|hmackey|signingkey|sessionkey|masterkey"
     r"|dockerconfigjson|dockercfg)$"
 )
-_SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|[a-z](?:Pass|Pw|Pwd)$")
+_SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|[a-z](?:Pass|Pw|Pwd)$|[A-Z](?<!^OLD)PWD$")
 _BARE = frozenset(("pass", "pw", "pwd"))  # everyday words too
 _NO_SECRETS = frozenset(
     # settings of systemd and sudo, and a reference
