@@ -188,7 +188,7 @@ def test_a_pass_in_a_rerun_is_a_flake(attempts, outcome):
 
 
 @given(st.lists(st.sampled_from(Outcome)))
-def test_void_runs_count_as_neither(outcomes):
+def test_invalid_runs_count_as_neither(outcomes):
     counts = flakes.counted(outcomes)
     assert counts == flakes.counted([outcome for outcome in outcomes if outcome not in (Outcome.VOID, Outcome.SKIPPED)])
     assert counts.passes == sum(outcome.good for outcome in outcomes)

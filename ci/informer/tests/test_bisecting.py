@@ -53,7 +53,7 @@ def test_likelihoods_add_up_to_one(runs):
     assert search.wanted() in RELEASES[1:]
 
 
-def test_void_runs_say_nothing_and_end_it():
+def test_invalid_runs_say_nothing_and_end_it():
     """The same release would be run again, ninety times in all with what is repeated."""
     search = Bisection(RELEASES)
     before = list(search.likely)

@@ -112,7 +112,7 @@ def test_every_red_run_has_a_label_and_advice(outcome, evidence):
         ("the 4 hosts that it ran on were lost, one after another", "host"),
     ],
 )
-def test_what_the_engine_says_of_void_runs_has_a_symptom(why, label):
+def test_what_the_engine_says_of_invalid_runs_has_a_symptom(why, label):
     diagnosis = diagnose(Outcome.VOID, {"message": f"{why}\n"}, triage.read())
     assert diagnosis.label == label
     assert diagnosis.shown
@@ -155,7 +155,7 @@ def good(old="", new=""):
         (f"{good()}\n{good()}", "name: 'a': occurs twice"),
     ],
 )  # fmt: skip
-def test_bad_symptoms_are_told_in_one_line(tmp_path, text, rule):
+def test_bad_symptoms_are_reported_in_one_line(tmp_path, text, rule):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InformerError) as caught:
         triage.read(tmp_path / "s.yaml")
@@ -238,13 +238,13 @@ def test_ids_are_the_same_in_another_history(tmp_path):
     ("match", "rule"),
     [("a{99999999999}", "the repetition number is too large"), ("(" * 3000 + ")" * 3000, "recursion")],
 )
-def test_expressions_that_are_too_large_are_told(tmp_path, match, rule):
+def test_expressions_that_are_too_large_are_reported(tmp_path, match, rule):
     (tmp_path / "s.yaml").write_text(good("match: x", f"match: '{match}'"))
     with pytest.raises(InformerError, match=rule):
         triage.read(tmp_path / "s.yaml")
 
 
-def test_an_expression_that_takes_for_ever_is_told(tmp_path, monkeypatch):
+def test_an_expression_that_takes_for_ever_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(triage, "LONGEST", 0.1)
     (tmp_path / "s.yaml").write_text(good("match: x", "match: '(a+)+$'"))
     with pytest.raises(InformerError, match=r"symptoms: a: match: .*: takes more than .* make it simpler"):

@@ -95,7 +95,7 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
     assert regression["closed"] > regression["seen"]
 
 
-def test_a_failure_is_new_or_known_and_flakes_are_told(history, node0_ci, capsys):
+def test_a_failure_is_new_or_known_and_flakes_are_reported(history, node0_ci, capsys):
     filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
     again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
     history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", seconds=9.0, attempts=again)])
@@ -131,7 +131,7 @@ def test_the_state_of_a_job_has_its_figures(history):
     assert state.watch.wanted > 0
 
 
-def test_an_unknown_payload_is_told_with_those_that_are_known(history):
+def test_an_unknown_payload_is_reported_with_those_that_are_known(history):
     filled(history, sno=["P"])
     with pytest.raises(InformerError, match=r"payload: 'x' has no runs \(the last that have: p000\)"):
         judge(history, "x")
@@ -277,7 +277,7 @@ def test_three_runs_always_decide(history):
         (["scheduler", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
     ],
 )
-def test_numbers_that_are_too_large_are_told(history, node0_ci, capsys, words, rule):
+def test_numbers_that_are_too_large_are_reported(history, node0_ci, capsys, words, rule):
     assert node0_ci(*words) == 2
     assert rule in capsys.readouterr().err
 
@@ -293,7 +293,7 @@ def test_numbers_that_are_too_large_are_told(history, node0_ci, capsys, words, r
         (["prune", ".", "--green-days", "1000000"], "must be a whole number from 0 to 36525"),
     ],
 )
-def test_arguments_that_no_history_can_hold_are_told(node0_ci, capsys, words, rule):
+def test_arguments_that_no_history_can_hold_are_reported(node0_ci, capsys, words, rule):
     with pytest.raises(SystemExit, match="2"):
         node0_ci(*words)
     assert rule in capsys.readouterr().err
@@ -344,7 +344,7 @@ READING = (
 @pytest.mark.parametrize(
     "words", [*READING, ["traces", "--file", "out"], ["serve", "--listen", "127.0.0.1:0"], ["resume"]], ids=str
 )
-def test_a_history_that_was_mistyped_is_told_and_not_made(tmp_path, capsys, monkeypatch, words):
+def test_a_history_that_was_mistyped_is_reported_and_not_made(tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     assert main(["--history", "folder/histroy.db", *words]) == 2
     message = "node0-ci: folder/histroy.db: no such history; node0-ci run, nightly and load begin one\n"

@@ -13,14 +13,16 @@ from ci.bench.installs.machines import (
     Login,
     Phase,
     Results,
+    Sample,
+    Sampler,
     figures,
     keep,
     load_results,
     marks,
+    sample,
     segments,
     waits,
 )
-from ci.bench.installs.sampler import Sample, Sampler, sample
 from ci.bench.measure import TICK, Clock, busy, timed
 from lab import topology
 

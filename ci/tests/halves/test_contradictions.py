@@ -171,14 +171,14 @@ def test_a_card_that_the_document_says_nothing_of_asks():
 
 
 @pytest.mark.parametrize("name", ["Node-1", "node-", "a.-b", "a_b", "../x", "n" * 64])
-def test_names_that_the_service_refuses_are_told(name):
+def test_names_that_the_service_refuses_are_reported(name):
     install, agent = three_hosts()
     [line] = warnings(install, changed(agent, "hosts.1.hostname", name))
     assert line.startswith(f"agent-config.yaml: hosts[1].hostname: {name} ")
     assert "hostname-valid" in line
 
 
-def test_credentials_of_no_host_are_told():
+def test_credentials_of_no_host_are_reported():
     _, agent = three_hosts()
     agent["hosts"].pop()
     install = changed(FENCED, "compute", [{"name": "worker", "replicas": 0}])

@@ -83,7 +83,7 @@ def in_a_thread(function):
     assert not thread.is_alive()
 
 
-def test_a_void_run_that_comes_again_leaves_the_others_alone(tmp_path, program, scheduler):
+def test_a_invalid_run_that_comes_again_leaves_the_others_alone(tmp_path, program, scheduler):
     plan = running.Plan(payload="p", jobs=("slow@vm", "broken@vm"), program=program, limit=100)
     with History(tmp_path / "history.db") as history, Engine(print, address=scheduler, patience=LIMIT) as engine:
         rows = running.run(history, plan, tmp_path / "artifacts", engine, say=print)
@@ -184,7 +184,7 @@ def performed(address, asked):
     return msgspec.json.decode(text, type=Result).run
 
 
-def test_a_shared_folder_that_takes_nothing_makes_its_run_void(small_disk, program, scheduler):
+def test_a_shared_folder_that_takes_nothing_makes_its_run_invalid(small_disk, program, scheduler):
     """One host of many: the plan goes on."""
     asked = unit(program, "large", folder=str(small_disk / "shared"))
     ready(Path(asked.folder), asked.key)
@@ -195,7 +195,7 @@ def test_a_shared_folder_that_takes_nothing_makes_its_run_void(small_disk, progr
     assert "Read-only file system" in run.void
 
 
-def test_a_host_that_does_not_share_the_folder_is_told_before_it_runs(tmp_path, program, scheduler):
+def test_a_host_that_does_not_share_the_folder_is_reported_before_it_runs(tmp_path, program, scheduler):
     folder = tmp_path / "shared"
     assert performed(scheduler, unit(program, folder=str(folder))).void == (
         f"host 0: {folder}: is not what the collector has there: hosts share the folder of --artifacts"
@@ -243,7 +243,7 @@ def test_a_run_goes_where_its_release_is(tmp_path, program):
     assert sent == ["b", "c", "b", "b", "b", "c", "c"]
 
 
-def test_hosts_of_another_version_alone_are_told_before_anything_runs(tmp_path, program):
+def test_hosts_of_another_version_alone_are_reported_before_anything_runs(tmp_path, program):
     other = {**HAS, VERSION + "0.0-of-yesterday": 1}
     del other[VERSION + version()]
     why = f"its code is of version 0.0-of-yesterday, this is {version()}: update it"
@@ -295,7 +295,7 @@ def test_runs_handle_sigint_even_if_their_parent_ignores_it(tmp_path, program):
 
 # Dask leaves a socket to the garbage collector where it cannot bind it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_busy_port_is_told_in_one_line(capsys):
+def test_a_busy_port_is_reported_in_one_line(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["scheduler", address]) == 2
@@ -312,7 +312,7 @@ def test_keys_that_are_broken_are_reported_at_once(tmp_path, name, content, mess
         tls.checked("10.0.0.1:1", tmp_path / "keys")
 
 
-def test_jobs_with_void_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
+def test_jobs_with_invalid_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
     """Nothing is known of it, and it is no question among those that p is corrected for."""
     with History(tmp_path / "history.db") as history:
         history.add([*runs_of("a@vm", ["PPP"], "p"), *runs_of("b@vm", ["PPP"], "p")])

@@ -216,7 +216,7 @@ def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
     assert "host c is gone" in collecting.logged
 
 
-def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
+def test_a_worker_that_is_reported_to_end_ends_its_run(fleet):
     """It neither waits for it (a lab may take hours) nor leaves it to run twice."""
     collecting = Collecting(fleet, 3)
     fleet.until("began", 3)

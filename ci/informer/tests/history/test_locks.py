@@ -99,6 +99,6 @@ def test_without_locks_a_folder_keeps_writers_apart_and_is_named_if_left_behind(
     )
 
 
-def test_a_folder_has_locks_and_one_that_is_read_only_is_told_elsewhere(tmp_path):
+def test_a_folder_has_locks_and_one_that_is_read_only_is_reported_elsewhere(tmp_path):
     assert files.has_locks(tmp_path)
     assert files.has_locks(tmp_path / "nowhere")

@@ -202,7 +202,7 @@ def test_a_file_without_a_time_is_not_of_today(node0_ci, tmp_path, capsys, stamp
 @pytest.mark.parametrize(
     "text", ["", '[{"name": "t", "outcome": "fai', "null", "{}", '[{"name": "t", "outcome": "passed"}, 3]']
 )
-def test_outcomes_that_cannot_be_read_are_void(tmp_path, text):
+def test_outcomes_that_cannot_be_read_are_invalid(tmp_path, text):
     """A disk was full, or the run was killed while it wrote them: its phases say nothing about its tests."""
     artefacts(tmp_path / "sno", {}, tests=[{}])
     (tmp_path / "sno/tests.json").write_text(text)

@@ -281,7 +281,7 @@ def test_what_others_have_put_beside_the_pages_stays(history, tmp_path):
     assert (tmp_path / "out/CNAME").read_text() == "ci.example.org"
 
 
-def test_a_disk_that_is_full_is_told_and_leaves_the_pages(history, small_disk):
+def test_a_disk_that_is_full_is_reported_and_leaves_the_pages(history, small_disk):
     filled(history, sno=["PF"])
     build(history, small_disk)
     before = contents(small_disk)

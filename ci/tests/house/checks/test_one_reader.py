@@ -18,7 +18,6 @@ OWN = {
     "scenarios/testing/cluster.py",
     "ci/bench/oracle/compare.py",
     "ci/bench/oracle/inputs/cases.py",
-    "ci/bench/oracle/inputs/texts.py",
 }
 
 
