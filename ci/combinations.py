@@ -30,9 +30,9 @@ def pairs_of(scenario_id: str) -> set[Pair]:
     """The pairs that a scenario has; its variants are not paired with one another."""
     values = values_of(scenario_id)
     return {
-        ((one, a), (other, b))
-        for one, other in itertools.combinations(DIMENSIONS, 2)
-        for a, b in itertools.product(values[one], values[other])
+        ((first, a), (other, b))
+        for first, other in itertools.combinations(DIMENSIONS, 2)
+        for a, b in itertools.product(values[first], values[other])
     }
 
 
@@ -43,13 +43,13 @@ def id_of_values(values: dict[str, str]) -> str:
 
 
 def possible(values: dict[str, str]) -> bool:
-    """Whether a topology with these values is valid."""
+    """Tell whether a topology with these values is valid."""
     return is_topology(id_of_values(values))
 
 
 @functools.cache
 def is_topology(scenario_id: str) -> bool:
-    """Whether an id means a valid topology. It is built to find out, which takes milliseconds."""
+    """Tell whether an id means a valid topology. It is built to find out, which takes milliseconds."""
     try:
         topology_of(scenario_id)
     except (FieldsError, TopologyError, ValueError):
@@ -59,7 +59,7 @@ def is_topology(scenario_id: str) -> bool:
 
 @functools.cache
 def _nodes(shape: str) -> int:
-    """How many nodes a shape has."""
+    """Count the nodes of a shape."""
     others = [values[0] for name, values in GRAMMAR.items() if name != "shape"]
     return len(topology_of("-".join([shape, *others])).nodes)
 

@@ -92,7 +92,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a stage ended; a `code` of None: it was not run. `flakes` are its tests that passed at their second try,
+    """The end of a stage; a `code` of None: it was not run. `flakes` are its tests that passed at their second try,
     `work` the seconds that all processors of the machine worked meanwhile."""
 
     name: str
@@ -129,7 +129,7 @@ def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[li
 
 
 def first_stages() -> list[Stage]:
-    """What comes before any machine boots."""
+    """The stages before any machine boots."""
     return [
         Stage("style, types, fast suite", ["ci/test", "--fast"], 1800, essential=True, retried=MOST_RETRIED),
         Stage("lab release", [".venv/bin/python", "-m", "lab.release", "build"], 2400, essential=True),
@@ -282,7 +282,7 @@ def _tried(stage: Stage) -> tuple[int, Sequence[str]]:
 
 
 def _second_try(stage: Stage, code: int, begin: float) -> tuple[int, Sequence[str]]:
-    """What came of a stage that began then (monotonic seconds) and ended with a code, once its few tests that failed
+    """Judge a stage that began then (monotonic seconds) and ended with a code, once its few tests that failed
     have run again."""
     tests = failed_tests(stage.cache) if stage.retried and code == _TESTS_FAILED else []
     if not 0 < len(tests) <= stage.retried:

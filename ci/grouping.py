@@ -1,4 +1,5 @@
-"""How `pytest -n N --dist loadfile` distributes tests: a module stays in one worker, what takes longest comes early.
+"""The distribution of tests by `pytest -n N --dist loadfile`: a module stays in one worker, what takes longest comes
+early.
 
 So a module's registry, service or ISO is made once, and so is what the modules of some folders share. Modules of real
 labs run side by side as labs of several checkouts do: what is left on the machine is looked for by the lab's own name

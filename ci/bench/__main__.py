@@ -8,19 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer.common.numbers import whole_type
-from scenarios.catalogue.ids import topology_of
+from lab.numbers import whole_type
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
 SEED = whole_type(0, 1_000_000)
-SCENARIO = "sno-ipv4-static-uefi"
-DEFAULT = ("image", "builds", "media")
+DEFAULT = "image"
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is measured, in words for --help; what measures it; whether it is measured alone."""
+    """A measurement: words for --help, a function, and whether nothing else may be measured with it."""
 
     text: str
     run: Callable[[argparse.Namespace], None]
@@ -36,12 +34,6 @@ def _run_of(module: str, *options: str) -> Callable[[argparse.Namespace], None]:
     return run
 
 
-def _builds(args: argparse.Namespace) -> None:
-    from ci.bench import builds
-
-    builds.run(cold=args.cold)
-
-
 def _machines(args: argparse.Namespace) -> None:
     from ci.bench.installs import machines
 
@@ -49,14 +41,6 @@ def _machines(args: argparse.Namespace) -> None:
         machines.show(machines.load_results(machines.store()))
     else:
         machines.run(args.kinds, args.sizes, args.seconds)
-
-
-def _floor(args: argparse.Namespace) -> None:
-    from ci.bench.installs import floor
-
-    # An installation is measured between two floors, of which this would be a third.
-    if "install" not in args.what:
-        floor.run(args.scenario, topology_of(args.scenario))
 
 
 def _oracle_service(args: argparse.Namespace) -> None:
@@ -69,20 +53,11 @@ def _oracle_service(args: argparse.Namespace) -> None:
 BENCHMARKS: Mapping[str, Benchmark] = {
     "redfish": Benchmark("the vendors' BMCs against DMTF's validators", _run_of("redfish", "schemas", "ironic")),
     "image": Benchmark("create image against cp", _run_of("image")),
-    "builds": Benchmark("builds of the lab release with a warm cache", _builds),
-    "media": Benchmark("inserting an image through Redfish", _run_of("media")),
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
     ),
     "conformity": Benchmark("the service against its specification", _run_of("service.conformity", "spec", "examples")),
-    "idle": Benchmark(
-        "CPU and memory of a kept lab's machines, by process", _run_of("installs.idle", "lab", "seconds")
-    ),
     "machines": Benchmark("the same installations in containers and in VMs, side by side", _machines),
-    "floor": Benchmark("the steps of an installation, each alone", _floor),
-    "install": Benchmark(
-        "an installation between two floors, with its ratio to their mean", _run_of("installs.whole", "scenario")
-    ),
     "fault-times": Benchmark(
         "how long faults went unnamed, from the evidence of runs", _run_of("naming", "evidence"), alone=True
     ),
@@ -102,7 +77,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     width = max(map(len, BENCHMARKS))
-    rows = "\n".join(f"  {name:<{width}}  {one.text}" for name, one in BENCHMARKS.items())
+    rows = "\n".join(f"  {name:<{width}}  {benchmark.text}" for name, benchmark in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="ci/bench/run",
         description="Print node0's measurements.",
@@ -115,13 +90,10 @@ def parser() -> argparse.ArgumentParser:
         nargs="*",
         choices=[*BENCHMARKS, []],
         metavar="BENCHMARK",
-        help=f"what to measure, from the list below (default: {' '.join(DEFAULT)})",
+        help=f"what to measure, from the list below (default: {DEFAULT})",
     )
-    _options_of_installations(parser)
+    _options_of_machines(parser)
     _options_of_oracles(parser)
-    parser.add_argument(
-        "--cold", action="store_true", help="builds: also build into an empty cache (about six minutes)"
-    )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: the most hosts to try (default: 2000)")
     parser.add_argument(
         "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
@@ -130,12 +102,9 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _options_of_installations(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("floor, install, idle, machines")
-    add = group.add_argument
-    add("--scenario", default=SCENARIO, help=f"floor, install: the scenario (default: {SCENARIO})")
-    add("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
-    add("--seconds", type=SECONDS, default=60, help="idle, machines: seconds to watch machines at rest (default: 60)")
+def _options_of_machines(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("machines").add_argument
+    add("--seconds", type=SECONDS, default=60, help="machines: seconds to watch machines at rest (default: 60)")
     add("--kinds", nargs="+", choices=["vm", "container"], help="machines: kinds to measure (default: both)")
     add(
         "--sizes",
@@ -168,14 +137,12 @@ def _options_of_oracles(parser: argparse.ArgumentParser) -> None:
 
 
 def problems(args: argparse.Namespace) -> Iterator[str]:
-    """What is wrong with the command line for what is to be measured, a line each."""
+    """Yield a line for each fault of the command line."""
     for name in args.what:
         if BENCHMARKS[name].alone and args.what != [name]:
             yield f"{name} is measured alone"
     if "redfish" in args.what and not (_is(args.schemas, Path.is_dir) and _is(args.ironic, Path.is_file)):
         yield "redfish needs --schemas DIR and --ironic FILE"
-    if "idle" in args.what and args.lab is None:
-        yield "idle needs --lab ID"
     if "conformity" in args.what and not _is(args.spec, Path.is_file):
         yield "conformity needs --spec FILE"
     if "oracle" in args.what and not _is(args.installer, Path.is_file):
@@ -185,10 +152,6 @@ def problems(args: argparse.Namespace) -> Iterator[str]:
     for path in (args.ca, args.user_token, args.token):
         if path is not None and not path.is_file():
             yield f"{path}: no such file"
-    try:
-        topology_of(args.scenario)
-    except ValueError as error:
-        yield str(error)
 
 
 def _is(path: Path | None, kind: Callable[[Path], bool]) -> bool:
@@ -196,10 +159,10 @@ def _is(path: Path | None, kind: Callable[[Path], bool]) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmarks that were asked for, all of the quick ones by default."""
+    """Run the benchmarks that were asked for."""
     command = parser()
     args = command.parse_args(argv)
-    args.what = list(args.what or DEFAULT)
+    args.what = args.what or [DEFAULT]
     for problem in problems(args):
         command.error(problem)
     for name, benchmark in BENCHMARKS.items():

@@ -32,7 +32,7 @@ BEGIN, IMPORTS, END = "start Python, read the command line, begin copy and keys"
 
 @dataclass(frozen=True)
 class Step:
-    """How long a step took, and the processor time that the process used meanwhile; both in seconds."""
+    """The time of a step, and the processor time that the process used meanwhile; both in seconds."""
 
     seconds: float
     work: float = 0.0
@@ -93,9 +93,9 @@ def steps_of(directory: Path, env: Mapping[str, str]) -> dict[str, Step]:
 def show(title: str, first: Mapping[str, Step], later: Sequence[Mapping[str, Step]]) -> None:
     """Print the steps of a first run, and the medians of later ones, which find the release in the cache."""
 
-    def line(one: Sequence[Step], others: Sequence[Sequence[Step]]) -> str:
+    def line(steps: Sequence[Step], others: Sequence[Sequence[Step]]) -> str:
         """Sums of steps: of the first run, and the medians of the others'."""
-        columns = [[sum(step.seconds for step in run), sum(step.work for step in run)] for run in (one, *others)]
+        columns = [[sum(step.seconds for step in run), sum(step.work for step in run)] for run in (steps, *others)]
         medians = [statistics.median(column) for column in zip(*columns[1:], strict=True)]
         return "  ".join(f"{seconds:7.3f} s ({work:5.3f})" for seconds, work in (columns[0], medians))
 

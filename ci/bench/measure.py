@@ -14,7 +14,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass
 class Clock:
-    """How long a `with timed() as clock` block took, and how long all processors of the machine worked meanwhile: both
+    """The time of a `with timed() as clock` block, and the work of all processors meanwhile: both
     in seconds."""
 
     seconds: float = 0.0
@@ -43,14 +43,14 @@ def timed() -> Iterator[Clock]:
 
 
 def clock_of(action: Callable[[], object]) -> Clock:
-    """What an action takes."""
+    """Time an action, and the processors' work meanwhile."""
     with timed() as clock:
         action()
     return clock
 
 
 def seconds_of(action: Callable[[], object]) -> float:
-    """How long an action takes."""
+    """Time an action."""
     return clock_of(action).seconds
 
 

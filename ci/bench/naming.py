@@ -1,4 +1,4 @@
-"""How long it takes, in real installs, from a fault to the first line that names it; and which hosts are wrongly named.
+"""The time, in real installs, from a fault to the first line that names it; and the hosts that are wrongly named.
 
 Read from the evidence of runs of scenarios/test_faults.py: `phases.json` has when the fault began, `wait-for`'s log
 each line with its second.
@@ -27,7 +27,7 @@ _WITNESS = re.compile(r"as host \S+ sees")
 
 @dataclass(frozen=True)
 class Naming:
-    """One run of a row that is to be told.
+    """One run of a row whose fault is to be reported.
 
     `seconds` from the fault's begin to the first complaint that names its cause and its host, None where none does;
     `accused` are hosts that the first error line names and the row does not.
@@ -39,7 +39,7 @@ class Naming:
 
 
 def naming(row: Row, began: datetime, log: str) -> Naming:
-    """How a run named its fault, which began at `began`, by the text of `.openshift_install.log`."""
+    """Read how a run named its fault, which began at `began`, by the text of `.openshift_install.log`."""
     assert row.told is not None
     cause, first, seconds = re.compile(row.told.cause), None, None
     for match in _LINE.finditer(log):
@@ -68,7 +68,7 @@ def _nodes(fault: object) -> tuple[str, ...]:
 def read(folders: Iterable[Path]) -> list[Naming]:
     """Each row's latest run in the evidence below the folders (`--artifacts` of pytest). Runs without a fault, and of
     rows that complete, are passed over."""
-    # What a BMC refuses is told before there is anything to wait for.
+    # What a BMC refuses is reported before there is anything to wait for.
     rows = {row.id: row for row in ROWS if row.told is not None and row.bmc == "lab"}
     latest: dict[str, tuple[datetime, Naming]] = {}
     for phases in sorted(path for folder in folders for path in folder.rglob("phases.json")):
@@ -81,18 +81,18 @@ def read(folders: Iterable[Path]) -> list[Naming]:
             began = datetime.fromisoformat(phase["began"])
             if row.id not in latest or latest[row.id][0] < began:
                 latest[row.id] = (began, naming(row, began, log.read_text()))
-    return [one for _, one in latest.values()]
+    return [row for _, row in latest.values()]
 
 
 def run(folders: Sequence[Path]) -> None:
     """Print a row each, the median and the worst."""
-    namings = sorted(read(folders), key=lambda one: (one.seconds is None, one.seconds))
-    rows = [(one.row, "never" if one.seconds is None else f"{one.seconds:.0f} s") for one in namings]
+    namings = sorted(read(folders), key=lambda naming: (naming.seconds is None, naming.seconds))
+    rows = [(naming.row, "never" if naming.seconds is None else f"{naming.seconds:.0f} s") for naming in namings]
     table("from the fault to the first complaint that names it", rows)
-    for one in namings:
-        if one.accused:
-            print(f"{one.row}: its first error names {', '.join(one.accused)} too")
-    times = [one.seconds for one in namings if one.seconds is not None]
+    for naming in namings:
+        if naming.accused:
+            print(f"{naming.row}: its first error names {', '.join(naming.accused)} too")
+    times = [naming.seconds for naming in namings if naming.seconds is not None]
     if times:
         print(f"\n{len(times)} of {len(namings)} named: P50 {statistics.median(times):.0f} s, max {max(times):.0f} s")
     print(f"named wrongly: {sum(bool(one.accused) for one in namings)}")

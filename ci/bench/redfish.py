@@ -106,7 +106,7 @@ def examine(name: str, schemas: Path, profile: Path, folder: Path) -> dict[str, 
 def run(schemas: Path, profile: Path) -> None:
     """Print the verdicts on all profiles; SystemExit when anything fails that is not the vendor's own."""
     rows, wrong = [], []
-    for name in (one for one in profiles() if one not in _SKIPPED):
+    for name in (profile for profile in profiles() if profile not in _SKIPPED):
         with tempfile.TemporaryDirectory() as place:
             for validator, (counts, failures) in examine(name, schemas, profile, Path(place)).items():
                 own = [text for text in failures if any(words in text for words in OWN.get(name, ()))]

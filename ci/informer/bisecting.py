@@ -43,7 +43,7 @@ class Bisection:
         """Raises InformerError for less than two releases, or one that occurs twice."""
         if len(self.releases) < 2:
             raise InformerError(f"releases: {len(self.releases)} is less than two: a good one and a bad one")
-        if twice := sorted({one for one in self.releases if self.releases.count(one) > 1}):
+        if twice := sorted({release for release in self.releases if self.releases.count(release) > 1}):
             raise InformerError(f"releases: {twice[0]!r} occurs twice")
         prior = self.failures
         rates = [rate**_OFTEN * rate**prior.failures * (1 - rate) ** prior.passes for rate in _BAD_RATES]
@@ -52,11 +52,11 @@ class Bisection:
 
     def _scale(self) -> None:
         total = sum(map(sum, self._joint))
-        self._joint = [[one / total for one in rates] for rates in self._joint]
+        self._joint = [[rate / total for rate in rates] for rates in self._joint]
 
     @property
     def likely(self) -> list[float]:
-        """How likely each release but the first is the first bad one."""
+        """Compute how likely each release but the first is the first bad one."""
         return [sum(rates) for rates in self._joint]
 
     def learn(self, release: str, *, failed: bool) -> None:
@@ -79,7 +79,7 @@ class Bisection:
 
     @property
     def is_decided(self) -> bool:
-        """Whether one release is the first bad one with a probability of at least `sure`."""
+        """Tell whether one release is the first bad one with a probability of at least `sure`."""
         return self.first_bad[1] >= self.sure
 
     def wanted(self) -> str:
@@ -95,20 +95,19 @@ class Bisection:
         return release
 
 
-def bisect(one: Bisection, run: Callable[[str], bool | None], most: int) -> Iterator[tuple[str, bool | None]]:
+def bisect(search: Bisection, run: Callable[[str], bool | None], most: int) -> Iterator[tuple[str, bool | None]]:
     """Run releases until the first bad one is found, one cannot be run, or `most` runs were made; each release and
     whether it failed.
 
-    `run` makes one run of a release; None: it said nothing (void), as often as it was repeated. The same one would be
-    chosen again then.
-    """
+    `run` makes one run of a release; None: it said nothing (an invalid run), as often as it was repeated. The same
+    one would be chosen again then."""
     for _ in range(most):
-        if one.is_decided:
+        if search.is_decided:
             return
-        release = one.wanted()
+        release = search.wanted()
         failed = run(release)
         if failed is not None:
-            one.learn(release, failed=failed)
+            search.learn(release, failed=failed)
         yield release, failed
         if failed is None:
             return

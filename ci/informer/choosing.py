@@ -1,4 +1,4 @@
-"""Which jobs a night with a limit should run: those that tell most for their time."""
+"""The jobs that a night with a limit should run: those that tell most for their time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Choice:
 
 
 def touched(job: str, files: Collection[str]) -> tuple[bool, bool]:
-    """Whether any of these files can change a run of the job, and whether one is of its own subject by its name
+    """Tell whether any of these files can change a run of the job, and whether one is of its own subject by its name
     (`lab/machines/container/...` of `sno-ipv4-static-uefi@container`)."""
     telling = [file for file in files if file.startswith(_ROOMS) and "/tests/" not in file]
     words = {word for part in job.split("@") for word in part.replace("_", "-").split("-")}
@@ -52,24 +52,24 @@ def touched(job: str, files: Collection[str]) -> tuple[bool, bool]:
 
 
 def worth(
-    one: Candidate,
+    candidate: Candidate,
     rows: Sequence[Row],
     today: date,
     changed: Callable[[str], Collection[str] | None],
     *,
     tested: Mapping[int, float],
 ) -> Choice:
-    """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known.
+    """Estimate the worth of a job's run. `changed` has the files that differ from a revision; None: it is not known.
     `tested` are the seconds that its runs' tests took: a row's are its installation's."""
     # A clock that was ahead dates runs into the future, until when the job would not be due.
     rows = [row for row in rows if row.day <= today]
     good = [row.seconds + tested.get(row.id, 0.0) for row in rows if row.outcome.good]
     took = durations.summary(good[-20:])
     # JUnit files without times give 0 s: the duration is not known then.
-    seconds = took.p50 if took and took.p50 else one.seconds
+    seconds = took.p50 if took and took.p50 else candidate.seconds
     counted = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     if not counted:
-        return Choice(one.job, seconds, NEVER + _MOST_DAYS / one.days, "never run")
+        return Choice(candidate.job, seconds, NEVER + _MOST_DAYS / candidate.days, "never run")
     last, reasons = counted[-1], []
     watch = watched(rows)
     if watch.finding is not None or watch.wanted:
@@ -78,7 +78,7 @@ def worth(
     if files is None:
         reasons.append((CHANGED, "run on an unknown revision"))
     elif files:
-        any_of_it, named = touched(one.job, files)
+        any_of_it, named = touched(candidate.job, files)
         if any_of_it:
             reasons.append((TOUCHED, "its subject changed") if named else (CHANGED, "code changed"))
     if last.outcome is Outcome.FAILED:
@@ -87,14 +87,16 @@ def worth(
     if flakes := sum(row.outcome is Outcome.FLAKE for row in recent):
         reasons.append((FLAKY * flakes / len(recent), f"{flakes} of {len(recent)} flaky"))
     age = (today - last.day).days
-    if age >= one.days:
+    if age >= candidate.days:
         reasons.append((float(min(age, _MOST_DAYS)), f"{age} days old"))
-    return Choice(one.job, seconds, sum(value for value, _ in reasons), ", ".join(why for _, why in reasons))
+    return Choice(candidate.job, seconds, sum(value for value, _ in reasons), ", ".join(why for _, why in reasons))
 
 
-def deciding(one: Choice) -> Choice:
+def deciding(choice: Choice) -> Choice:
     """A choice that the verdict waits for: its job blocks, and has not run on the payload."""
-    return replace(one, worth=one.worth + DECIDES, why=", ".join(filter(None, ("the verdict waits for it", one.why))))
+    return replace(
+        choice, worth=choice.worth + DECIDES, why=", ".join(filter(None, ("the verdict waits for it", choice.why)))
+    )
 
 
 def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:
@@ -104,9 +106,9 @@ def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> 
     passed over for what comes next.
     """
     chosen, ends = [], [0.0] * side_by_side
-    for one in sorted(choices, key=lambda one: (-one.worth, one.seconds)):
+    for choice in sorted(choices, key=lambda choice: (-choice.worth, choice.seconds)):
         first = min(ends)
-        if one.worth > 0 and one.seconds <= seconds - first:
-            chosen.append(one)
-            ends[ends.index(first)] = first + one.seconds
+        if choice.worth > 0 and choice.seconds <= seconds - first:
+            chosen.append(choice)
+            ends[ends.index(first)] = first + choice.seconds
     return chosen

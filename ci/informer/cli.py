@@ -46,7 +46,7 @@ A job is SCENARIO@KIND-OF-MACHINES. The history is one file: --history, $NODE0_H
 ~/.local/state/node0.
 
 exit codes: 0 fine or accepted, 1 rejected or red, 2 bad input, 3 undecided (more runs would tell, or all were
-void), 130 Ctrl-C, 141 its output is no longer read
+invalid), 130 Ctrl-C, 141 its output is no longer read
 """
 
 

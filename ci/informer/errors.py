@@ -1,9 +1,7 @@
 """Exceptions of ci/informer; each message is one line."""
 
-from ci.errors import CiError
 
-
-class InformerError(CiError):
+class InformerError(Exception):
     """Bad input, or nothing to report: one line, naming file, field, value, rule."""
 
 

@@ -1,4 +1,4 @@
-"""Which revision of the repository is checked out."""
+"""The revision of the repository that is checked out."""
 
 from __future__ import annotations
 

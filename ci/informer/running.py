@@ -1,4 +1,5 @@
-"""Runs a plan: each job so many times, void runs again, more runs of suspicious jobs. All go into the history.
+"""The runs of a plan: each job so many times, invalid ones again, more runs of suspicious jobs. All go into the
+history.
 
 A plan and its units are written down before they are run, so that a collector that was killed goes on where it was
 (`node0-ci resume`): what has ended is not run again, and what other hosts run meanwhile is waited for.
@@ -34,12 +35,12 @@ if TYPE_CHECKING:
     from ci.informer.engine.engine import Engine
     from ci.informer.engine.host import Say
 
-#: How often a void run is repeated, and how many further runs a plan may make of suspicious jobs.
+#: How often an invalid run is repeated, and how many further runs a plan may make of suspicious jobs.
 VOID_RETRIES, MOST_MORE = 2, 60
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run: jobs (SCENARIO@KIND) on a payload, so often each; `limit` is in seconds a run.
+    """The runs that were asked for: jobs (SCENARIO@KIND) on a payload, so often each; `limit` is in seconds a run.
 
     `digest` is the release's and `limits` what it demands of machines by their role; empty of the lab release.
     """
@@ -99,7 +100,7 @@ class _Session:
         )
 
     def _place(self, unit: Unit) -> Path:
-        """Where a unit's evidence goes."""
+        """Name the folder of a unit's evidence."""
         _, job, number = unit.key.split("/")
         return self._folder / job / f"{self._name}.{number}"
 
@@ -126,7 +127,7 @@ class _Session:
         work.end(self._history, self._name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 
     def _recorded(self, unit: Unit, result: Result) -> Row:
-        """Write a run to the history, and submit it again if it is void."""
+        """Write a run to the history, and submit it again if it is invalid."""
         if result.run is None:
             self._engine.recorded(unit.key)  # so that a resumed plan runs it anew
             if len(self._plan.jobs) == 1 and not work.units(self._history, self._name, done=True):
@@ -137,7 +138,7 @@ class _Session:
         number, _, tries = unit.key.rpartition("/")[2].rpartition(".")
         void = run.outcome is Outcome.VOID
         with self._history.writing():
-            [one] = self._history.add([run], host=result.host, revision=self._revision)
+            [row_id] = self._history.add([run], host=result.host, revision=self._revision)
             work.done(self._history, unit.key)
             if void and int(tries) < VOID_RETRIES:
                 again = self._unit(unit.job, f"{number}.{int(tries) + 1}")
@@ -145,14 +146,14 @@ class _Session:
         self._engine.recorded(unit.key)
         triage.label(self._history, triage.read())
         clusters.assign(self._history)
-        row = self._history.run(one)
+        row = self._history.run(row_id)
         label = ", ".join(text for text in (row.label, row.component) if text)
         whose = f" ({label}: {row.advice}) {row.folder}" if row.label else ""
         self._say(f"{row.job}: {row.outcome.value} after {row.seconds:.0f} s{whose}".rstrip())
         if row.began > latest():
             self._say(f"{row.job}: the clock of {row.host} is ahead: began {row.began}, left out until then")
         if again is not None:
-            self._say(f"{row.job}: void, run again")
+            self._say(f"{row.job}: invalid, run again")
             self._submit([again])
         return row
 

@@ -1,4 +1,4 @@
-"""What commands print: aligned columns, and a verdict's lines."""
+"""The output of commands: aligned columns, and a verdict's lines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def state_row(state: JobState) -> list[str]:
     elif state.watch.wanted:
         notes.append(f"suspicious: wants {state.watch.wanted} more runs")
     if state.voids:
-        notes.append(f"{state.voids} void")
+        notes.append(f"{state.voids} invalid")
     if state.flaky:
         notes.append(f"{state.flaky} flaky")
     if state.drift is not None and notable(state.drift):
@@ -81,7 +81,7 @@ def _job_lines(job: JobVerdict) -> Iterator[str]:
     if job.flaky:
         yield f"           {job.flaky} flaky: passed when tried again"
     if job.voids:
-        yield f"           {job.voids} void, not counted"
+        yield f"           {job.voids} invalid, not counted"
     if job.more:
         yield f"           {job.more} more {'run' if job.more == 1 else 'runs'} would tell"
     if job.failures or job.more or job.slower:
@@ -89,7 +89,7 @@ def _job_lines(job: JobVerdict) -> Iterator[str]:
 
 
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    """What `node0-ci verdict` prints; the last line is the decision."""
+    """Write what `node0-ci verdict` prints; the last line is the decision."""
     for job in verdict.jobs:
         yield from _job_lines(job)
     # A failed installation fails all of its tests, with the same figures: they share a line.

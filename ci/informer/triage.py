@@ -22,9 +22,9 @@ from installer.common.formats.yamltext import load_all
 
 LABELS = tuple(label for label in Label if label)
 PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
-#: Advice where no symptom matches. The label is then the product's for a failure, and the lab's for a void run.
+#: Advice where no symptom matches. The label is then the product's for a failure, and the lab's for an invalid run.
 UNKNOWN = "no symptom fits; read the first message, then add one to ci/informer/symptoms.yaml"
-VOID_UNKNOWN = "no symptom fits; read why it is void, then add one to ci/informer/symptoms.yaml"
+VOID_UNKNOWN = "no symptom fits; read why it is invalid, then add one to ci/informer/symptoms.yaml"
 #: How many characters of a line are shown, and how many are searched.
 _LINE, _SEARCHED = 300, 4000
 _FIELDS = {"name", "where", "match", "label", "advice"}
@@ -36,7 +36,7 @@ _BATCH = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """What to look for, where, and what it means."""
+    """A symptom: its expression, its place, and its meaning."""
 
     name: str
     where: Sequence[str]
@@ -45,7 +45,7 @@ class Symptom:
     advice: str
 
     def first_hit(self, evidence: Mapping[str, str]) -> Hit | None:
-        """Where it shows first, if it does. Raises InformerError where its expression takes too long."""
+        """Find where it shows first, if it does. Raises InformerError where its expression takes too long."""
         with _bounded(f"symptoms: {self.name}: match: {self.match.pattern!r}"):
             for place in self.where:
                 for line in evidence.get(place, "").splitlines():
@@ -124,8 +124,8 @@ def read(path: Path | None = None) -> Symptoms:
     if not isinstance(entries, list):
         raise InformerError(f"{name}: must be a list of symptoms")
     symptoms = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
-    names = [one.name for one in symptoms]
-    if twice := next((one for one in names if names.count(one) > 1), None):
+    names = [symptom.name for symptom in symptoms]
+    if twice := next((name for name in names if names.count(name) > 1), None):
         raise InformerError(f"{name}: name: {twice!r}: occurs twice")
     return Symptoms(symptoms, hashlib.sha256(text.encode()).hexdigest())
 
@@ -141,8 +141,8 @@ class Diagnosis:
 
 
 def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) -> Diagnosis:
-    """A red run's diagnosis. A run that is void is never the product's fault."""
-    hits = [hit for one in symptoms.all if (hit := one.first_hit(evidence))]
+    """A red run's diagnosis. An invalid run is never the product's fault."""
+    hits = [hit for symptom in symptoms.all if (hit := symptom.first_hit(evidence))]
     telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label is not Label.PRODUCT]
     if telling:
         first = telling[0]
@@ -188,4 +188,4 @@ def _label(history: History, db: sqlite3.Connection, row: sqlite3.Row, symptoms:
 def shown(history: History, run: int) -> list[tuple[str, str, str]]:
     """The symptoms of a run: name, place, line."""
     symptoms = history.db.execute("SELECT name, kind, line FROM symptom WHERE run = ? ORDER BY name", (run,))
-    return [(one["name"], one["kind"], one["line"]) for one in symptoms]
+    return [(symptom["name"], symptom["kind"], symptom["line"]) for symptom in symptoms]

@@ -22,38 +22,38 @@ def test_a_seed_draws_the_same_rows_again_and_each_fits_the_table(seed, scenario
     faults = drawn(seed, scenario, topology)
     assert faults == drawn(seed, scenario, topology)
     assert 1 <= len(faults) <= MOST
-    assert len({one.kind for one in faults}) == len(faults)
-    rows = [one.row for one in faults]
+    assert len({fault.kind for fault in faults}) == len(faults)
+    rows = [fault.row for fault in faults]
     assert load({"t": as_yaml(rows)}) == tuple(rows)
     names = {node.name for node in topology.nodes}
     assert {fault.node for row in rows for fault in row.faults if getattr(fault, "node", "")} <= names
-    for place, one in enumerate(faults):
-        assert drawn(seed, scenario, topology, [place]) == (one,)
+    for place, fault in enumerate(faults):
+        assert drawn(seed, scenario, topology, [place]) == (fault,)
 
 
 @settings(max_examples=50)
 @given(st.integers(0, 10**6))
 def test_faults_of_the_service_and_the_bootstrap_are_at_the_rendezvous_host(seed):
     topology = topology_of(SCENARIOS[2])
-    for one in drawn(seed, SCENARIOS[2], topology):
-        [fault] = one.row.faults
-        if getattr(fault, "process", "agent") != "agent" or one.row.begin.stage:
+    for drawn_fault in drawn(seed, SCENARIOS[2], topology):
+        [fault] = drawn_fault.row.faults
+        if getattr(fault, "process", "agent") != "agent" or drawn_fault.row.begin.stage:
             assert fault.node == topology.masters[0].name
-            assert one.row.begin.host in ("", fault.node)
+            assert drawn_fault.row.begin.host in ("", fault.node)
 
 
 def test_fifty_seeds_draw_every_kind():
     topology = topology_of(SCENARIOS[0])
-    assert {one.kind for seed in range(1, 51) for one in drawn(seed, SCENARIOS[0], topology)} == set(KINDS)
+    assert {fault.kind for seed in range(1, 51) for fault in drawn(seed, SCENARIOS[0], topology)} == set(KINDS)
 
 
 def test_momentary_faults_have_no_end_and_some_others_never_end():
     topology = topology_of(SCENARIOS[0])
-    faults = [one for seed in range(1, 201) for one in drawn(seed, SCENARIOS[0], topology)]
-    staying = [one for one in faults if KINDS[one.kind].lasts and one.row.end is None]
+    faults = [fault for seed in range(1, 201) for fault in drawn(seed, SCENARIOS[0], topology)]
+    staying = [fault for fault in faults if KINDS[fault.kind].lasts and fault.row.end is None]
     assert staying
-    assert all(KINDS[one.kind].may_stay for one in staying)
-    assert all(one.row.end is None for one in faults if not KINDS[one.kind].lasts)
+    assert all(KINDS[fault.kind].may_stay for fault in staying)
+    assert all(fault.row.end is None for fault in faults if not KINDS[fault.kind].lasts)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_an_id_may_name_a_seed_and_its_faults():
 
 def test_rows_are_readable():
     topology = topology_of(SCENARIOS[0])
-    [first, *_] = yaml.safe_load(as_yaml([one.row for one in drawn(3, SCENARIOS[0], topology)]))
+    [first, *_] = yaml.safe_load(as_yaml([fault.row for fault in drawn(3, SCENARIOS[0], topology)]))
     assert first["name"] == "chaos_3_0"
     assert first["why"].startswith("drawn by seed 3: ")
 

@@ -77,7 +77,7 @@ def test_all_sizes_run_side_by_side_on_two_cores_with_24_gb():
     assert not all_of_them.short(budget.Amount(23_000, 2 * VCPUS_PER_CPU, 100))
 
 
-def test_a_size_that_the_machine_has_no_memory_for_is_left_out_and_told():
+def test_a_size_that_the_machine_has_no_memory_for_is_left_out_and_reported():
     compact = budget.need_of(SHAPES["compact-ipv4-static-uefi"])
     # Fewer processors than it wants: such a lab runs alone.
     fits, lines = fitting(budget.Amount(compact.mib, 1, 1000), SHAPES)
@@ -270,7 +270,7 @@ def test_a_stage_gets_no_more_than_what_is_left(monkeypatch):
 
 
 def test_a_stage_that_is_late_may_tidy_up_and_ends_with_all_that_it_started(tmp_path):
-    """It is told to end as a terminal would, and what does not listen is killed."""
+    """It is asked to end as a terminal would, and what does not listen is killed."""
     tidy, child = tmp_path / "tidy", tmp_path / "child"
     code = (
         "import pathlib, subprocess, sys, time\n"
@@ -291,7 +291,7 @@ def test_a_stage_that_is_late_may_tidy_up_and_ends_with_all_that_it_started(tmp_
     )
 
 
-def test_the_gate_itself_can_be_told_to_end(tmp_path):
+def test_the_gate_itself_can_be_reported_to_end(tmp_path):
     """SIGTERM ends the stage that runs, and the exit code is not 0."""
     mark = tmp_path / "pid"
     code = (

@@ -20,9 +20,9 @@ def _python(code, name):
 def test_a_stage_beside_another_runs_with_it_and_is_shown_after_it(tmp_path, capfd):
     """Each waits for a file of the other's."""
     wait = "import time, pathlib\npathlib.Path({!r}).touch()\nwhile not pathlib.Path({!r}).exists(): time.sleep(0.01)\n"
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    first = _python(wait.format(one, two) + "print('says one')", "one")
-    second = replace(_python(wait.format(two, one) + "print('says two')\nraise SystemExit(3)", "two"), beside=True)
+    left, right = str(tmp_path / "one"), str(tmp_path / "two")
+    first = _python(wait.format(left, right) + "print('says one')", "one")
+    second = replace(_python(wait.format(right, left) + "print('says two')\nraise SystemExit(3)", "two"), beside=True)
     assert not passed([first, second, _python("pass", "three")])
     captured = capfd.readouterr()
     assert "says one" in captured.out

@@ -34,7 +34,7 @@ def test_every_value_of_every_dimension_is_in_a_nightly_scenario_or_waits_for_so
     assert set(table().uncovered()) == waiting
 
 
-def test_a_value_without_a_nightly_row_is_told() -> None:
+def test_a_value_without_a_nightly_row_is_reported() -> None:
     weekly = load(GOOD.replace("runs: gate", "runs: weekly"))
     lacking = set(weekly.uncovered())
     assert lacking == {(name, value) for name, values in DIMENSIONS.items() for value in values}
@@ -109,7 +109,7 @@ def test_what_is_wrong_with_the_table(old: str, new: str, rule: str) -> None:
     assert all(line.startswith("matrix.yaml: ") for line in str(caught.value).splitlines())
 
 
-def test_all_that_is_wrong_with_the_table_is_told_at_once() -> None:
+def test_all_that_is_wrong_with_the_table_is_reported_at_once() -> None:
     rows = """
     - {name: a-b, topology: sno-ipv4-static-tape, runs: gate, variants: [jumbo, x, jumbo, y], minutes: 0}
     - {name: a-b, topology: sno-ipv4-static-uefi, runs: daily}
@@ -199,8 +199,8 @@ def test_parameters_carry_how_often_they_run() -> None:
 
 def installed(*options: str) -> set[str]:
     """The ids of the installations that pytest would make."""
-    tests = (one for one in pytest_kit.collected(*options) if one.startswith("scenarios/test_install.py::"))
-    return {one.partition("[")[2].rstrip("]") for one in tests}
+    tests = (test for test in pytest_kit.collected(*options) if test.startswith("scenarios/test_install.py::"))
+    return {test.partition("[")[2].rstrip("]") for test in tests}
 
 
 def test_k_selects_by_the_words_and_names_of_rows() -> None:

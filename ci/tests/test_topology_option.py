@@ -30,7 +30,7 @@ def test_each_test_of_that_size_is_there_once_by_the_scenario_most_like_the_file
         ),
     ],
 )
-def test_a_file_that_is_none_is_told(tmp_path, text, rule):
+def test_a_file_that_is_none_is_reported(tmp_path, text, rule):
     (tmp_path / "mine.yaml").write_text(text)
     code, output = pytest_scenarios("--collect-only", "--topology", str(tmp_path / "mine.yaml"))
     assert code == pytest.ExitCode.USAGE_ERROR

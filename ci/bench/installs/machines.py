@@ -1,8 +1,8 @@
 """Virtual machines and containers side by side: the same installations, measured in the same way, in one run.
 
 Processors and memory are the whole machine's, the lab's own daemons included, whatever the kind: nothing else should
-run meanwhile. The floor is the higher of two times that no run can undercut (floor.bounds); "without waits" is
-the run's own work, spread over the processors.
+run meanwhile. The lower bound is the higher of two times that no run can undercut (lower_bound.bounds); "without
+waits" is the run's own work, spread over the processors.
 """
 
 from __future__ import annotations
@@ -10,18 +10,22 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import get_args
 
 import msgspec
 
-from ci.bench.installs import floor
-from ci.bench.installs.sampler import Sampler
-from ci.bench.measure import Clock, table, timed
+from ci.bench.installs import lower_bound
+from ci.bench.measure import Clock, busy, table, timed
 from lab import topology
 from lab.deploy import Deployment
 from lab.host.paths import cache_dir
@@ -32,6 +36,74 @@ from lab.subject.installer import default_installer
 from lab.subject.model import of_lab
 from lab.topology import MachineKind
 from scenarios.catalogue.ids import edit_configs, topology_of
+
+_EVERY_SECONDS = 0.5
+_AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """`at` by the monotonic clock, `busy` seconds of all processors up to then, memory that programs could have."""
+
+    at: float
+    busy: float
+    available_mib: int
+
+
+def sample(at: float, stat: str, meminfo: str) -> Sample:
+    """From the texts of /proc/stat and /proc/meminfo."""
+    available = _AVAILABLE.search(meminfo)
+    if available is None:
+        raise ValueError("no MemAvailable in /proc/meminfo")
+    return Sample(at, busy(stat), int(available[1]) >> 10)
+
+
+class Sampler(AbstractContextManager["Sampler"]):
+    """Samples, for as long as it is entered."""
+
+    def __init__(self) -> None:
+        self.samples: list[Sample] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def look(self) -> None:
+        """Take one sample now."""
+        stat, meminfo = Path("/proc/stat").read_text(), Path("/proc/meminfo").read_text()
+        self.samples.append(sample(time.monotonic(), stat, meminfo))
+
+    def _run(self) -> None:
+        while not self._stop.wait(_EVERY_SECONDS):
+            self.look()
+
+    def __enter__(self) -> Sampler:
+        self.look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.look()
+
+    def work(self, begin: float, end: float) -> float:
+        """Seconds that all processors worked between two times of the monotonic clock."""
+        return self._busy(end) - self._busy(begin)
+
+    def _busy(self, at: float) -> float:
+        place = bisect_left(self.samples, at, key=lambda sample: sample.at)
+        if place == 0:
+            return self.samples[0].busy
+        if place == len(self.samples):
+            return self.samples[-1].busy
+        before, after = self.samples[place - 1], self.samples[place]
+        part = (at - before.at) / (after.at - before.at)
+        return before.busy + part * (after.busy - before.busy)
+
+    @property
+    def peak_mib(self) -> int:
+        """The most memory that was in use beyond what was at the start, in MiB."""
+        return max(0, self.samples[0].available_mib - min(sample.available_mib for sample in self.samples))
+
 
 KINDS: tuple[MachineKind, ...] = get_args(MachineKind)
 SIZES = ("sno", "compact", "ha")
@@ -71,8 +143,8 @@ class Phase(msgspec.Struct, frozen=True):
 
 
 class Install(msgspec.Struct, frozen=True, kw_only=True):
-    """One installation, from the lab's start to install-complete. `chain` and `spread` are what its floor is the higher
-    one of; `rest_cores` is the processors' work at rest."""
+    """One installation, from the lab's start to install-complete. `chain` and `spread` are what its lower bound is the
+    higher one of; `rest_cores` is the processors' work at rest."""
 
     seconds: float
     chain: float
@@ -85,11 +157,11 @@ class Install(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ratio(self) -> float:
-        """The install's time as a ratio to its floor."""
+        """The install's time as a ratio to its lower bound."""
         return self.seconds / max(self.chain, self.spread)
 
     def gapless(self, processors: int) -> float:
-        """How long the installation would have taken had all processors worked all the time."""
+        """Return the time that the installation would have taken had all processors worked all the time."""
         return sum(phase.work for phase in self.phases) / processors
 
 
@@ -130,7 +202,7 @@ def keep(path: Path, results: Results) -> None:
 
 
 def marks(log: str) -> list[tuple[str, float]]:
-    """When each step was told first, by the wall clock (seconds since the epoch), in the order of time."""
+    """Find when each step was first reported, by the wall clock (seconds since the epoch), in the order of time."""
     times: dict[str, float] = {}
     for line in _LINE.finditer(log):
         for name, pattern in MARKS:
@@ -142,8 +214,8 @@ def marks(log: str) -> list[tuple[str, float]]:
 def segments(
     phases: Iterable[Mapping[str, object]], marks: Sequence[tuple[str, float]], origin: float, wall_origin: float
 ) -> list[tuple[str, float, float]]:
-    """(name, begin, end) by the monotonic clock: the lab's phases up to power-on, then what `wait-for` told, each mark
-    with what led to it.
+    """(name, begin, end) by the monotonic clock: the lab's phases up to power-on, then what `wait-for` reported, each
+    mark with what led to it.
 
     `phases` is as in phases.json; their `at` counts from `origin`, which the wall clock called `wall_origin`.
     """
@@ -169,7 +241,7 @@ def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, 
     """Install once, and look at the cluster at rest for some seconds."""
     scenario = SCENARIO.format(size)
     shape, processors = topology_of(scenario).with_machines(kind), len(os.sched_getaffinity(0))
-    chain, spread = floor.bounds(steps, shape, processors)
+    chain, spread = lower_bound.bounds(steps, shape, processors)
     when, load = _now()
     with tempfile.TemporaryDirectory() as work:
         origin, wall_origin = time.monotonic(), time.time()
@@ -208,7 +280,7 @@ def logins(kind: MachineKind, release: Release) -> Login:
         tempfile.TemporaryDirectory() as work,
         Lab(topology.ha().with_machines(kind), Path(work) / "artifacts", of_lab(release)) as lab,
     ):
-        iso = floor.live_iso(release, NOTHING, Path(work))
+        iso = lower_bound.live_iso(release, NOTHING, Path(work))
         for node in lab.nodes.values():
             node.media.insert(iso)
         with timed() as clock:
@@ -223,17 +295,17 @@ def logins(kind: MachineKind, release: Release) -> Login:
 
 def figures(results: Results) -> list[tuple[str, str]]:
     """The table of all kinds and sizes that have been measured."""
-    rows = [("", "   seconds   target   floor  ratio  without waits  ratio  peak memory     at rest  measured, load")]
+    rows = [("", "   seconds   target   bound  ratio  without waits  ratio  peak memory     at rest  measured, load")]
     for kind in KINDS:
         for size in SIZES:
-            one = results.installs.get(f"{kind} {size}")
-            if one is not None:
+            taken = results.installs.get(f"{kind} {size}")
+            if taken is not None:
                 target = f"{TARGET_SECONDS[size]:6d} s" if kind == "container" else "       -"
-                gapless = one.gapless(results.processors)
+                gapless = taken.gapless(results.processors)
                 figure = (
-                    f"{one.seconds:8.1f} s {target} {max(one.chain, one.spread):5.0f} s {one.ratio:6.2f} "
-                    f"{gapless:12.0f} s {one.seconds / gapless:6.2f} {one.peak_mib:8d} MiB "
-                    f"{one.rest_cores:5.2f} cores  {one.when}, {one.load:.2f}"
+                    f"{taken.seconds:8.1f} s {target} {max(taken.chain, taken.spread):5.0f} s {taken.ratio:6.2f} "
+                    f"{gapless:12.0f} s {taken.seconds / gapless:6.2f} {taken.peak_mib:8d} MiB "
+                    f"{taken.rest_cores:5.2f} cores  {taken.when}, {taken.load:.2f}"
                 )
                 rows.append((f"{kind} {size}", figure))
     for size in SIZES:
@@ -253,18 +325,21 @@ def figures(results: Results) -> list[tuple[str, str]]:
     return rows
 
 
-def waits(one: Install, processors: int) -> list[tuple[str, str]]:
+def waits(install: Install, processors: int) -> list[tuple[str, str]]:
     """Each step of an installation: its time, how many processors worked; and the one in which most of them waited."""
     rows = [
         (phase.name, f"{phase.seconds:6.1f} s {phase.work / phase.seconds if phase.seconds else 0:5.2f} cores")
-        for phase in one.phases
+        for phase in install.phases
     ]
-    if one.phases:
-        idle = {phase.name: processors * phase.seconds - phase.work for phase in one.phases}
+    if install.phases:
+        idle = {phase.name: processors * phase.seconds - phase.work for phase in install.phases}
         name = max(idle, key=idle.__getitem__)
         rows.append(("waits most", f"{name}: processors idle for {idle[name]:.0f} of all {sum(idle.values()):.0f} s"))
     rows.append(
-        ("floor: in turn, spread", f"{one.chain:.0f} s in the longest chain, {one.spread:.0f} s of work per processor")
+        (
+            "lower bound: in turn, spread",
+            f"{install.chain:.0f} s in the longest chain, {install.spread:.0f} s of work per processor",
+        )
     )
     return rows
 
@@ -272,8 +347,8 @@ def waits(one: Install, processors: int) -> list[tuple[str, str]]:
 def show(results: Results) -> None:
     """Print all that is known."""
     table(f"machines, {results.processors} processors; ratios: target under {TARGET_RATIO}", figures(results))
-    for name, one in sorted(results.installs.items()):
-        table(f"{name}: what takes how long", waits(one, results.processors))
+    for name, install in sorted(results.installs.items()):
+        table(f"{name}: what takes how long", waits(install, results.processors))
 
 
 def run(kinds: Sequence[MachineKind] | None, sizes: Sequence[str] | None, seconds: float) -> None:
@@ -282,13 +357,13 @@ def run(kinds: Sequence[MachineKind] | None, sizes: Sequence[str] | None, second
     results = load_results(path)
     results.processors = len(os.sched_getaffinity(0))
     for kind in kinds or KINDS:
-        steps = floor.once_each(kind)
+        steps = lower_bound.once_each(kind)
         rows = [(name, f"{clock.seconds:6.1f} s, {clock.work:6.1f} s of work") for name, clock in steps.items()]
         table(f"{kind}: each step alone", rows)
         results.logins[kind] = logins(kind, release)
         keep(path, results)
         for size in sizes or USUAL[kind]:
-            results.installs[f"{kind} {size}"] = one = install(kind, size, release, steps, seconds=seconds)
+            results.installs[f"{kind} {size}"] = taken = install(kind, size, release, steps, seconds=seconds)
             keep(path, results)
-            table(f"{kind} {size}: {one.seconds:.1f} s", waits(one, results.processors))
+            table(f"{kind} {size}: {taken.seconds:.1f} s", waits(taken, results.processors))
     show(results)

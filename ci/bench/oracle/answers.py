@@ -1,4 +1,4 @@
-"""What an installer answers, and how its text is read: messages, field errors and warnings."""
+"""An installer's answers, and the parts of their text: messages, field errors and warnings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Answer:
-    """How a program ended: its exit code (None: not within its time), standard error, and files by relative path."""
+    """A program's end: its exit code (None: not within its time), standard error, and files by relative path."""
 
     code: int | None
     stderr: str
@@ -59,7 +59,7 @@ class Error:
 
     @property
     def hidden(self) -> bool:
-        """Whether its value is a hidden secret."""
+        """Tell whether its value is a hidden secret."""
         return bool(_HIDDEN.search(self.value))
 
 
@@ -92,7 +92,7 @@ def warnings(answer: Answer) -> frozenset[str]:
 
 
 def crash(text: str) -> str:
-    """Where a Go program crashed, by its message; empty if it did not."""
+    """Find where a Go program crashed, by its message; empty if it did not."""
     if not text.startswith("panic: "):
         return ""
     text = text.removeprefix("panic: ")

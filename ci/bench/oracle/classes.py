@@ -1,4 +1,4 @@
-"""Which differences are of which class; docs/differences.md has the reasons, by the same names."""
+"""Classes of differences; docs/differences.md has the reasons, by the same names."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Comparison:
     comparable: bool = True
 
     def agrees(self, *kinds: str) -> bool:
-        """Whether both took or both refused the input, without differences whose lines begin so."""
+        """Tell whether both took or both refused the input, without differences whose lines begin so."""
         return self.theirs_ok == self.ours_ok and not any(line.startswith(kinds) for line in self.differences)
 
 

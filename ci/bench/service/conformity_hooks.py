@@ -1,4 +1,4 @@
-"""What schemathesis loads besides itself: the service's objects in every second request, and what counts as conforming.
+"""Hooks for schemathesis: the service's objects in every second request, and what counts as conforming.
 
 It runs in the environment that has schemathesis, and imports nothing of node0.
 

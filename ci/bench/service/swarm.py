@@ -1,4 +1,5 @@
-"""How many hosts one `node0 service` on one processor core holds, at the polling intervals that it tells its agents.
+"""The number of hosts that one `node0 service` on one processor core holds, at the polling intervals that it tells its
+agents.
 
 The service runs on one core, the swarm (`node0-lab swarm`) on the others. More and more hosts come, a step at a time,
 until the 99th percentile of a step is above the limit. Latencies are seen by the agents, over TLS.
@@ -112,9 +113,8 @@ def read_logs(directory: Path, url: str, stop: threading.Event, counts: list[str
 
 
 def starved(pid: int, stop: threading.Event, waits: list[float]) -> None:
-    """How long the thread of the service's loop was ready and had no core, in seconds: of each second, or longer if it
-    had none for longer. Where that is much, others on the machine were measured, not the service.
-    """
+    """Measure how long the thread of the service's loop was ready and had no core, in seconds: of each second, or
+    longer if it had none for longer. Where that is much, others on the machine were measured, not the service."""
 
     def so_far() -> float:
         # Counted when it gets a core again (Documentation/scheduler/sched-stats.rst).
@@ -143,14 +143,14 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
             threading.Thread(target=read_logs, args=(Path(work), url, stop, counts)),
             threading.Thread(target=starved, args=(pid, stop, waits)),
         ]
-        for one in observers:
-            one.start()
+        for observer in observers:
+            observer.start()
         try:
             answer, _ = swarm.communicate(timeout=LONGEST + 120)
         finally:
             stop.set()
-            for one in observers:
-                one.join()
+            for observer in observers:
+                observer.join()
         turns = lag(url, Path(work) / "tls/ca.crt")
     try:
         report: dict[str, Any] = {**json.loads(answer), "lag": turns, "logs": counts[0], "waits": waits}
@@ -160,7 +160,7 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What counts of a swarm's report."""
+    """The figures of a swarm's report."""
     used = report["service"]
     lines = [
         (

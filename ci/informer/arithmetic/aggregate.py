@@ -28,7 +28,7 @@ SHORT = 6
 
 @cache
 def required_passes(runs: int, percentage: int) -> int:
-    """How many of these runs must pass where `percentage` (0 to 100) of the history's did.
+    """Compute how many of these runs must pass where `percentage` (0 to 100) of the history's did.
 
     The least number at which a one-sided Fisher test at 0.05 does not find the runs worse than the history, less one.
     """
@@ -45,7 +45,7 @@ def percentage_of(base: Counts) -> int:
 
 
 def accepted(sample: Counts, base: Counts) -> bool:
-    """Whether enough runs of an aggregated job passed. At least one must, whatever the history."""
+    """Tell whether enough runs of an aggregated job passed. At least one must, whatever the history."""
     return sample.passes >= max(1, required_passes(sample.runs, percentage_of(base)))
 
 

@@ -59,5 +59,5 @@ def drift(recent: Sequence[float], before: Sequence[float]) -> float | None:
 
 
 def notable(moved: float | None) -> bool:
-    """Whether a drift is to be told of: over 15 %, in either direction."""
+    """Tell whether a drift is worth a line: over 15 %, in either direction."""
     return moved is not None and abs(moved) > NOTABLE

@@ -15,7 +15,7 @@ MOST = 5
 
 
 class Outcome(Enum):
-    """How a run ended."""
+    """The outcome of a run."""
 
     PASSED = "passed"
     FLAKE = "flake"
@@ -25,18 +25,18 @@ class Outcome(Enum):
 
     @property
     def good(self) -> bool:
-        """Whether it counts as a pass."""
+        """Tell whether it counts as a pass."""
         return self in (Outcome.PASSED, Outcome.FLAKE)
 
 
 def of_attempts(attempts: Sequence[Outcome]) -> Outcome:
-    """What a run's attempts, in their order, amount to: a pass after a failure is a flake; what is void says nothing.
+    """Judge a run by its attempts, in their order: a pass after a failure is a flake; an invalid attempt says nothing.
 
     Sippy counts so (getSuccessRate takes successes and flakes together), and so does the aggregator, where a pass in
     one run outweighs that run's failures (getNumberOfPasses). But nothing that has passed is tried again, so that a
     failure after a pass is no attempt's: two tests are called the same, and one of them has failed.
     """
-    judged = [one for one in attempts if one not in (Outcome.VOID, Outcome.SKIPPED)]
+    judged = [attempt for attempt in attempts if attempt not in (Outcome.VOID, Outcome.SKIPPED)]
     if not judged:
         return Outcome.VOID if Outcome.VOID in attempts else Outcome.SKIPPED
     if not judged[-1].good:
@@ -45,13 +45,13 @@ def of_attempts(attempts: Sequence[Outcome]) -> Outcome:
 
 
 def counted(outcomes: Sequence[Outcome]) -> Counts:
-    """Runs and failures; what is void or skipped is neither."""
-    judged = [one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)]
-    return Counts(len(judged), sum(1 for one in judged if one is Outcome.FAILED))
+    """Runs and failures; an invalid or skipped run is neither."""
+    judged = [outcome for outcome in outcomes if outcome not in (Outcome.VOID, Outcome.SKIPPED)]
+    return Counts(len(judged), sum(1 for verdict in judged if verdict is Outcome.FAILED))
 
 
 def all_fail(attempts: int, history: Counts) -> float:
-    """How probable it is that each of so many attempts fails by flakes alone.
+    """Compute how probable it is that each of so many attempts fails by flakes alone.
 
     The Beta-binomial: the flake rate is Beta(failures + 1/2, passes + 1/2) after this history (H. Jeffreys, "An
     invariant form for the prior probability", 1946), so a short history promises little. J. G. Skellam, "A probability
@@ -67,8 +67,8 @@ def attempts_wanted(history: Counts, risk: float = RISK, most: int = MOST) -> in
 
 
 def worse_likelier(history: Counts, rise: float) -> Callable[[Counts], float]:
-    """How much likelier a sample is after a history with so much more failures (a share) than after this one: the
-    logarithm of the ratio, above 0 where a rise is likelier. It is a function of the sample, as one history is held
+    """Compute how much likelier a sample is after a history with so much more failures (a share) than after this one:
+    the logarithm of the ratio, above 0 where a rise is likelier. It is a function of the sample, as one history is held
     against many.
 
     Both are Beta-binomials, as `all_fail` has it, of as many runs: what a short history leaves open is in both. Each

@@ -1,4 +1,4 @@
-"""Whether a job blocks a release, informs about it, or is too new for either: the figures of issue 21.
+"""The kinds of jobs: one blocks a release, informs about it, or is too new for either; the figures of issue 21.
 
 The kinds are those of OpenShift's release-controller (lab.md §2: blocking and `optional: true`, which informs).
 """
@@ -20,7 +20,7 @@ BLOCKING_SECONDS = 3600.0
 
 
 class Kind(Enum):
-    """What a job's failure does to a release."""
+    """The effect of a job's failure on a release."""
 
     NEW = "new"
     INFORMING = "informing"
@@ -29,7 +29,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a job: days since its first run, its runs, how many of them were flakes, P95 in seconds."""
+    """The facts about a job: days since its first run, its runs, how many of them were flakes, P95 in seconds."""
 
     days: int
     counts: Counts

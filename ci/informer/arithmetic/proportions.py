@@ -54,7 +54,8 @@ def wilson(counts: Counts, confidence: float = 0.95) -> tuple[float, float]:
 
 
 def fisher_worse(sample: Counts, base: Counts) -> float:
-    """How probable as many failures in the sample are, or more, were it no worse than the base: p of a one-sided test.
+    """Compute how probable as many failures in the sample are, or more, were it no worse than the base: p of a
+    one-sided test.
 
     R. A. Fisher, "The design of experiments" (1935), as Sippy and ci-tools' job-run-aggregator use it.
     """

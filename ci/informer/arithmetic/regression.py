@@ -18,7 +18,7 @@ REOPEN_DAYS = 5
 
 
 class Status(Enum):
-    """What component readiness calls a test, the worst first."""
+    """Component readiness' words for a test, the worst first."""
 
     EXTREME = "extreme regression"
     REGRESSED = "regression"
@@ -30,7 +30,7 @@ class Status(Enum):
 
     @property
     def bad(self) -> bool:
-        """Whether it is a regression."""
+        """Tell whether it is a regression."""
         return self in (Status.EXTREME, Status.REGRESSED, Status.NEW_REGRESSED)
 
 
@@ -63,7 +63,7 @@ def points_worse(sample: Counts, base: Counts) -> float:
 
 
 def assess(sample: Counts, base: Counts, rules: Rules = Rules()) -> Assessment:
-    """What has become of a test. Flakes count as passes in both."""
+    """Compare a test's runs with those before. Flakes count as passes in both."""
     if not sample.runs:
         return Assessment(Status.MISSING)
     if not base.runs:
@@ -93,5 +93,5 @@ def base_window(last_good: date) -> tuple[date, date]:
 
 
 def reopens(closed: date, day: date) -> bool:
-    """Whether a regression that was closed is the same one when it is seen again on a day."""
+    """Tell whether a regression that was closed is the same one when it is seen again on a day."""
     return closed <= day <= closed + timedelta(days=REOPEN_DAYS)

@@ -1,4 +1,4 @@
-"""What commands share: exit codes, arguments, where the history is."""
+"""The common parts of commands: exit codes, arguments, where the history is."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ def _hosts(arguments: argparse.Namespace) -> int:
             host,
             *(f"{has.get(what, 0):.0f}" for what in (MIB, VCPU, GIB)),
             *("yes" if has.get(what) else "no" for what in (CONTAINER, KVM)),
-            str(sum(one.startswith(RELEASE) for one in has)),
-            next((one.removeprefix(VERSION) for one in has if one.startswith(VERSION)), ""),
+            str(sum(label.startswith(RELEASE) for label in has)),
+            next((label.removeprefix(VERSION) for label in has if label.startswith(VERSION)), ""),
         ]
         for host, has in sorted(hosts.items())
     ]

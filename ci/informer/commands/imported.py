@@ -19,11 +19,11 @@ from installer.common.numbers import real_type, whole_type
 def _load(arguments: argparse.Namespace) -> int:
     paths: list[Path] = arguments.paths
     path = paths[0]
-    for one in paths:
-        if not one.exists():
-            raise InformerError(f"{one}: no such file or directory")
-        if one.is_dir() and len(paths) > 1:
-            raise InformerError(f"{one}: is a directory: load it alone; several JUnit files are one run")
+    for path in paths:
+        if not path.exists():
+            raise InformerError(f"{path}: no such file or directory")
+        if path.is_dir() and len(paths) > 1:
+            raise InformerError(f"{path}: is a directory: load it alone; several JUnit files are one run")
     if path.is_dir():
         runs = artifacts.load(path, arguments.payload)
     elif not arguments.job:
@@ -42,13 +42,13 @@ def _load(arguments: argparse.Namespace) -> int:
 
 
 def _ran(history: History, runs: Iterable[Run], payload: str) -> dict[str, int]:
-    """Which of these runs `node0-ci run` has written down already, by their folders: counted twice they would be two.
+    """Find the runs that `node0-ci run` has written down already, by their folders: counted twice they would be two.
     Raises InformerError for one that was on another payload."""
     rows = {Path(row.folder): row for row in history.runs(ahead=True) if row.key.startswith("run ") and row.folder}
     ours = {}
     for run in runs:
         place = Path(run.folder)
-        row = next((rows[one] for one in (place, *place.parents) if one in rows), None) if run.folder else None
+        row = next((rows[folder] for folder in (place, *place.parents) if folder in rows), None) if run.folder else None
         if row is not None and row.payload != payload:
             raise InformerError(f"{place}: is run {row.id} of {row.job} already, on payload {row.payload!r}")
         if row is not None:

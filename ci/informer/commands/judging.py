@@ -91,12 +91,13 @@ def _triage(arguments: argparse.Namespace) -> int:
         if not listed:
             say(f"no run has failed since {since}; --since DAY shows older failures")
         last = {row.cluster: row for row in history.runs(since=since)}
-        for one in listed:
-            row = last[one.id]
-            say(f"{one.id}  {one.runs} runs of {one.jobs} jobs, {one.first_seen} to {one.last_seen}, {row.label}")
-            say(f"    {text.first_line(row.reason or one.text)}")
+        for cluster in listed:
+            row = last[cluster.id]
+            seen = f"{cluster.first_seen} to {cluster.last_seen}"
+            say(f"{cluster.id}  {cluster.runs} runs of {cluster.jobs} jobs, {seen}, {row.label}")
+            say(f"    {text.first_line(row.reason or cluster.text)}")
             say(f"    {row.advice}")
-            for stamp, note in history.notes(cluster=one.id):
+            for stamp, note in history.notes(cluster=cluster.id):
                 say(f"    {stamp} {note}")
     return ACCEPTED
 
@@ -113,18 +114,18 @@ def _compare(arguments: argparse.Namespace) -> int:
     for side, rows in enumerate(sides):
         for row in rows:
             by_job[row.job][side].append(row)
-    counts = {job: (counts_of(one), counts_of(other)) for job, (one, other) in by_job.items()}
-    # Where all runs of a side are void there is no question, and so none to be counted among the others.
-    ps = {job: fisher_worse(other, one) for job, (one, other) in counts.items() if one.runs and other.runs}
+    counts = {job: (counts_of(first), counts_of(other)) for job, (first, other) in by_job.items()}
+    # Where all runs of a side are invalid there is no question, and so none to be counted among the others.
+    ps = {job: fisher_worse(other, first) for job, (first, other) in counts.items() if first.runs and other.runs}
     all_ps = dict(zip(ps, adjusted(list(ps.values())), strict=True))
     table = []
-    for job, (one, other) in by_job.items():
-        drift = durations.drift(*([row.seconds for row in rows if row.outcome.good] for rows in (other, one)))
+    for job, (first, other) in by_job.items():
+        drift = durations.drift(*([row.seconds for row in rows if row.outcome.good] for rows in (other, first)))
         took = "" if drift is None else f"{drift:+.0%}{' (notable)' if durations.notable(drift) else ''}"
         cells = [f"{ps[job]:.3f}", f"{all_ps[job]:.3f}"] if job in ps else ["", ""]
         says = "WORSE" if all_ps.get(job, 1.0) < LEVEL else ""
         if job not in ps:
-            says = "void runs only" if one and other else "run on one only"
+            says = "invalid runs only" if first and other else "run on one only"
         table.append([job, *map(str, counts[job]), *cells, took, says])
     print_lines(text.columns(("job", arguments.a, arguments.b, "p worse", f"of {len(ps)}", "P50", ""), table))
     return REJECTED if any(p < LEVEL for p in all_ps.values()) else ACCEPTED

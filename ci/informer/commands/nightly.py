@@ -91,8 +91,8 @@ def _nightly(arguments: argparse.Namespace) -> int:
             choice = choosing.worth(candidate, rows, now.date(), differs, tested=history.tested(job))
             weighed.append(choosing.deciding(choice) if decides(rows, job) else choice)
         chosen = choosing.choose(weighed, budget, arguments.side_by_side)
-        for one in chosen:
-            say(f"{one.job}: about {one.seconds / 60:.0f} min; {one.why}")
+        for choice in chosen:
+            say(f"{choice.job}: about {choice.seconds / 60:.0f} min; {choice.why}")
         lanes = f", {arguments.side_by_side} side by side" if arguments.side_by_side > 1 else ""
         say(f"{len(chosen)} of {len(weighed)} jobs on {payload}, {arguments.hours:g} hours{lanes}")
         if arguments.plan or not chosen:
@@ -101,7 +101,7 @@ def _nightly(arguments: argparse.Namespace) -> int:
             payload=payload,
             digest=asked.digest,
             limits=dict(asked.limits),
-            jobs=tuple(one.job for one in chosen),
+            jobs=tuple(choice.job for choice in chosen),
             limit=60 * arguments.minutes,
             more=arguments.more,
             program=tuple(arguments.program),

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """What is to be installed: the payload's name (or empty), pytest's options for it, and, where these name a release,
-    its digest and what it demands of machines."""
+    """Find the release to install: the payload's name (or empty), pytest's options for it, and, where these name a
+    release, its digest and what it demands of machines."""
 
     payload: str
     options: tuple[str, ...]
@@ -39,15 +39,17 @@ class Asked(NamedTuple):
 
 
 def subject(history: History, arguments: argparse.Namespace) -> Asked:
-    """What is to be installed.
+    """The release to install.
 
     Options that do not fit are refused, and a release is copied, before the first run. Paths are made absolute, as runs
     have another working directory.
     """
     options = {
-        f"--{one}": _absolute(one, value) for one in OPTIONS if (value := vars(arguments)[one.replace("-", "_")])
+        f"--{option}": _absolute(option, value)
+        for option in OPTIONS
+        if (value := vars(arguments)[option.replace("-", "_")])
     }
-    chosen = choose(lambda one: options.get(f"--{one}")) if options else None
+    chosen = choose(lambda option: options.get(f"--{option}")) if options else None
     payload: str = arguments.payload or (chosen.subject.version if chosen else "")
     words = tuple(f"{option}={value}" for option, value in options.items())
     if not chosen:
@@ -101,7 +103,7 @@ def add_limits(sub: argparse.ArgumentParser) -> None:
 
 
 def _code(rows: list[Row]) -> int:
-    """Red where a run failed; undecided where all runs of a job were void: nothing has been tested then."""
+    """Red where a run failed; undecided where all runs of a job were invalid: nothing has been tested then."""
     if any(row.outcome is Outcome.FAILED for row in rows):
         return REJECTED
     tested = {row.job for row in rows if row.outcome is not Outcome.VOID}
@@ -135,8 +137,8 @@ def _resume(arguments: argparse.Namespace) -> int:
         if arguments.list:
             if not plans:
                 print("no plan is open: all have been run to their end")
-            for one, begun, units, done in plans:
-                print(f"{one}  made {begun}, {done} of {units} runs done")
+            for plan, begun, units, done in plans:
+                print(f"{plan}  made {begun}, {done} of {units} runs done")
             return ACCEPTED
         if arguments.forget:
             work.plan(history, arguments.forget)
@@ -157,18 +159,18 @@ def _resume(arguments: argparse.Namespace) -> int:
 def _bisect(arguments: argparse.Namespace) -> int:
     job = f"{arguments.scenario}@{arguments.machines}"
     for release in arguments.releases:
-        # A misspelt release would only be noticed, by void runs, long after the search had begun.
+        # A misspelt release would only be noticed, by invalid runs, long after the search had begun.
         if not Path(release).is_dir():
             parse_name(release, "releases")
     with opened(arguments) as history, engine(arguments) as hosts:
         old = history.runs(job=job)
         good = counts_of([row for row in old if row.payload not in arguments.releases[1:]])
         bad = counts_of([row for row in old if row.payload == arguments.releases[-1]])
-        one = bisecting.Bisection(arguments.releases, good, bad, arguments.sure / 100)
+        search = bisecting.Bisection(arguments.releases, good, bad, arguments.sure / 100)
         for release in arguments.releases[1:-1]:
             for row in (row for row in old if row.payload == release):
                 if row.outcome in (Outcome.FAILED, Outcome.PASSED, Outcome.FLAKE):
-                    one.learn(release, failed=row.outcome is Outcome.FAILED)
+                    search.learn(release, failed=row.outcome is Outcome.FAILED)
 
         def run(release: str) -> bool | None:
             option = "--release-dir" if Path(release).is_dir() else "--release"
@@ -184,17 +186,17 @@ def _bisect(arguments: argparse.Namespace) -> int:
             return None if outcome is Outcome.VOID else outcome is Outcome.FAILED
 
         void = ""
-        for release, failed in bisecting.bisect(one, run, arguments.most):
-            void = "" if failed is not None else f"; runs of {release} were void"
-            likely, share = one.first_bad
-            say(f"{release}: {one.runs.get(release, Counts())}; first bad, most likely: {likely} ({share:.0%})")
-    likely, share = one.first_bad
-    runs = sum(counts.runs for counts in one.runs.values())
+        for release, failed in bisecting.bisect(search, run, arguments.most):
+            void = "" if failed is not None else f"; runs of {release} were invalid"
+            likely, share = search.first_bad
+            say(f"{release}: {search.runs.get(release, Counts())}; first bad, most likely: {likely} ({share:.0%})")
+    likely, share = search.first_bad
+    runs = sum(counts.runs for counts in search.runs.values())
     sure = f"{share:.0%} sure, {runs} runs{void}"
-    if not runs and one.is_decided:
+    if not runs and search.is_decided:
         sure = "nothing was run: it is the only one between good and bad"
     print(f"first bad: {likely} ({sure})")
-    return REJECTED if one.is_decided else UNDECIDED
+    return REJECTED if search.is_decided else UNDECIDED
 
 
 def add(command: Adder) -> None:

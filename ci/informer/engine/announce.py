@@ -1,4 +1,4 @@
-"""What a host announces about itself, as numbers that Dask calls resources."""
+"""A host's announcement of itself, as numbers that Dask calls resources."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def version() -> str:
 
 
 def announced(most: budget.Amount | None = None, labs: Path | None = None) -> dict[str, float]:
-    """What this machine has for labs (`most`: no more than that), and what it can run."""
+    """Count what this machine has for labs (`most`: no more than that), and what it can run."""
     room = budget.capacity(labs or labs_dir())
     if most is not None:
         room = budget.Amount(min(room.mib, most.mib), min(room.vcpu, most.vcpu), min(room.disk_gib, most.disk_gib))
@@ -62,7 +62,7 @@ def amount(has: Mapping[str, float]) -> budget.Amount:
 
 
 def version_differs(has: Mapping[str, float]) -> bool:
-    """Whether a host that announced this has code of another version than this."""
+    """Tell whether a host that announced this has code of another version than this."""
     return VERSION + version() not in has
 
 

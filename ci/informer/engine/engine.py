@@ -32,7 +32,7 @@ from lab.host.paths import state_dir
 
 #: Seconds between looks at which hosts are there; that the engine waits for a scheduler, and for a host that fits.
 LOOK, PATIENCE = 1.0, 600.0
-#: Hosts that a unit may lose before it is void.
+#: Hosts that a unit may lose before its run is invalid.
 MOST_LOST = 3
 
 
@@ -46,11 +46,11 @@ class Place:
     sent: set[str] = field(default_factory=set)
 
     def takes(self, unit: Unit) -> Amount:
-        """What a unit takes of it: no more processors than it has."""
+        """Return the part that a unit takes of it: no more processors than it has."""
         return msgspec.structs.replace(unit.needs, vcpu=min(unit.needs.vcpu, int(self.has.get(VCPU, 0))))
 
     def knows(self, release: str) -> bool:
-        """Whether it need not copy a release, which takes minutes, before a run."""
+        """Tell whether it need not copy a release, which takes minutes, before a run."""
         return bool(release) and (release in self.sent or RELEASE + release in self.has)
 
 
@@ -150,7 +150,7 @@ class Engine:
                 time.sleep(LOOK)
 
     def hosts(self) -> dict[str, Mapping[str, float]]:
-        """What each host announced, by its name."""
+        """Return each host's announcement, by its name."""
         return {place.name: place.has for place in self._places.values()}
 
     def _look(self) -> None:
@@ -222,12 +222,12 @@ class Engine:
 
     @property
     def remote(self) -> bool:
-        """Whether units run elsewhere."""
+        """Tell whether units run elsewhere."""
         return bool(self._address)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or runs."""
+        """Tell whether nothing waits or runs."""
         return not self._waiting and not self._flights
 
     def _send(self, unit: Unit, address: str) -> None:
@@ -267,7 +267,7 @@ class Engine:
             room = [a for a, place in able.items() if a != reserved and not place.takes(unit).short(place.free)]
             if room:
                 self._waiting.remove(unit)
-                self._send(unit, max(room, key=lambda one: (able[one].knows(unit.digest), able[one].free.mib)))
+                self._send(unit, max(room, key=lambda host: (able[host].knows(unit.digest), able[host].free.mib)))
             elif able and not reserved:
                 reserved = max(able, key=lambda address: able[address].free.mib)
 

@@ -71,7 +71,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a unit: its run; or `error`, one line, where it could not be run at all."""
+    """The result of a unit: its run; or `error`, one line, where it could not be run at all."""
 
     run: Run | None = None
     error: str = ""
@@ -79,13 +79,16 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def needs_of(scenario: str, machines: MachineKind, limits: Mapping[str, Hardware] = MappingProxyType({})) -> Amount:
-    """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of faults is
-    called by its scenario and a word more. `limits` are what a release demands of machines, if it is not the lab's."""
+    """Compute what a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that. A row of
+    faults is called by its scenario and a word more. `limits` are what a release demands of machines, if it is not the
+    lab's."""
     from scenarios.catalogue.ids import topology_of  # half of the start of any command
 
-    for one in (scenario, scenario.rpartition("-")[0]):
+    for scenario_id in (scenario, scenario.rpartition("-")[0]):
         with contextlib.suppress(ValueError):
-            topology = topology_of(one, lambda shape: sized(shape, limits)) if limits else topology_of(one)
+            topology = (
+                topology_of(scenario_id, lambda shape: sized(shape, limits)) if limits else topology_of(scenario_id)
+            )
             return need_of(topology.with_machines(machines))
     return Amount()
 
@@ -147,7 +150,8 @@ class Attempt:
                 raise
 
     def run(self) -> Run:
-        """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
+        """Run it. A run that leaves no artefacts is invalid: it says nothing about the product. Raises
+        InformerError."""
         unit, folder = self.unit, self.folder
         ready(folder, unit.key)
         began, start = datetime.now(UTC), time.monotonic()
@@ -176,7 +180,7 @@ class Attempt:
         mark = marks_of(folder)
         run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp, folder=str(folder), mark=mark)
         if code == _LATE and not run.void:
-            # pytest was told to end, so that what it says is no more than that something did not end.
+            # pytest was asked to end, so that what it says is no more than that something did not end.
             phase = f"the last phase was {run.steps[-1].name!r}" if run.steps else "no phase had begun"
             why = f"not done after {unit.limit:.0f} s: {phase}{_last_said(run)}"
             late = RunAttempt("the whole run", Outcome.FAILED, unit.limit, why)
@@ -189,7 +193,7 @@ class Attempt:
 
 
 def _last_said(run: Run) -> str:
-    """What `wait-for` said last: what it was waiting for."""
+    """Find what `wait-for` was waiting for at last."""
     lines = [line for line in run.evidence.get("wait-for", "").splitlines() if line.startswith("level=")]
     return f"; wait-for said last: {lines[-1].partition(' msg=')[2]}" if lines else ""
 

@@ -1,1 +1,1 @@
-"""What is remembered of runs: one SQLite file, and what is read into it."""
+"""The memory of runs: one SQLite file, and what is read into it."""

@@ -13,7 +13,7 @@ from ci.informer.history.store import History, Row
 
 
 class _Unit(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a unit (ci.informer.engine.unit) is said to `node0-ci run`."""
+    """The part of a unit (ci.informer.engine.unit) that is said to `node0-ci run`."""
 
     payload: str
     limit: float = LIMIT
@@ -22,7 +22,7 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def command(history: History, row: Row) -> str:
-    """What makes a run of ours again, for a shell; others are run by whoever ran them.
+    """Write the command that repeats a run of ours, for a shell; others are run by whoever ran them.
 
     What a run that was loaded was given is not known: its command says the scenario alone.
     """

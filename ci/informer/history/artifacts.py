@@ -94,32 +94,34 @@ def _kind_of_machines(folder: Path) -> MachineKind:
     return "container" if (folder / "machines").is_dir() else "vm"
 
 
-def _run(one: report.Run, payload: str, *, ended: bool) -> Run:
-    steps = [_step(entry) for entry in one.phases]
-    attempts = [_attempt(entry) for entry in one.tests]
-    began = str(one.phases[0].get("began") or "") if one.phases else ""
+def _run(reported: report.Run, payload: str, *, ended: bool) -> Run:
+    steps = [_step(entry) for entry in reported.phases]
+    attempts = [_attempt(entry) for entry in reported.tests]
+    began = str(reported.phases[0].get("began") or "") if reported.phases else ""
     try:
         if not began:
-            began = f"{datetime.fromtimestamp(one.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
+            began = f"{datetime.fromtimestamp(reported.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
         began_of(began)
     except (ValueError, OverflowError) as error:
-        raise InformerError(f"{one.folder / 'phases.json'}: began: {error}") from error
-    if text_of(one.folder) != str(one.folder):
-        raise InformerError(f"{text_of(one.folder)}: the folder's name is no UTF-8")
-    stages_of_it = stages.steps(one.folder / EVENTS, began)
+        raise InformerError(f"{reported.folder / 'phases.json'}: began: {error}") from error
+    if text_of(reported.folder) != str(reported.folder):
+        raise InformerError(f"{text_of(reported.folder)}: the folder's name is no UTF-8")
+    stages_of_it = stages.steps(reported.folder / EVENTS, began)
     steps = sorted([*steps, *stages_of_it], key=lambda step: step.at) if stages_of_it else steps
-    job = f"{one.name}@{_kind_of_machines(one.folder)}"
+    job = f"{reported.name}@{_kind_of_machines(reported.folder)}"
     # A run that has not ended says nothing yet: it still runs, or was killed.
-    outcome = {"failed": Outcome.FAILED, "running": Outcome.VOID}.get(one.outcome, Outcome.PASSED)
+    outcome = {"failed": Outcome.FAILED, "running": Outcome.VOID}.get(reported.outcome, Outcome.PASSED)
     messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
-    texts = evidence(one.folder) if one.outcome != "passed" else {}
+    texts = evidence(reported.folder) if reported.outcome != "passed" else {}
     if any(messages):
         texts["message"] = "\n".join(text for text in messages if text)[:KIND_BYTES]
     unproven = "" if steps or attempts else "it ended before its first phase"
     # The last thing that a lab does: what a killed run had passed until then is not all that was to be tested.
-    if one.outcome in ("passed", "skipped") and not ended and not (one.folder / "missing.txt").is_file():
+    if reported.outcome in ("passed", "skipped") and not ended and not (reported.folder / "missing.txt").is_file():
         unproven = "its evidence was not collected: it runs still, or was killed"
-    void = next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or one.lab_failed.strip() or unproven
+    void = (
+        next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or reported.lab_failed.strip() or unproven
+    )
     return Run(
         job=job,
         payload=payload,
@@ -129,9 +131,9 @@ def _run(one: report.Run, payload: str, *, ended: bool) -> Run:
         attempts=attempts,
         steps=steps,
         evidence=texts,
-        folder=str(one.folder.absolute()),
-        mark=marks_of(one.folder),
-        void=redact(void or "the lab failed") if one.outcome == "void" or unproven else "",
+        folder=str(reported.folder.absolute()),
+        mark=marks_of(reported.folder),
+        void=redact(void or "the lab failed") if reported.outcome == "void" or unproven else "",
         ended=outcome,
     )
 
@@ -143,9 +145,9 @@ def load(root: Path, payload: str, *, ended: bool = False) -> list[Run]:
     if not reports:
         junit = "; a JUnit file is loaded by its own path, with --job" if any(root.glob("*.xml")) else ""
         raise InformerError(f"{root}: phases.json: neither here nor one folder below{junit}")
-    for one in reports:
+    for found in reports:
         try:
-            json.loads((one.folder / "phases.json").read_text())
+            json.loads((found.folder / "phases.json").read_text())
         except (OSError, ValueError, RecursionError) as error:
-            raise InformerError(f"{one.folder / 'phases.json'}: {error}") from error
-    return [_run(one, payload, ended=ended) for one in reports]
+            raise InformerError(f"{found.folder / 'phases.json'}: {error}") from error
+    return [_run(report, payload, ended=ended) for report in reports]

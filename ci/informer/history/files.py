@@ -15,7 +15,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether the files of a folder can be locked; also where nothing can be written, which is told elsewhere.
+    """Tell whether the files of a folder can be locked; also where nothing can be written, which is reported elsewhere.
 
     Tried on a file of its own: a process that closes a file gives up all locks that it has on it.
     """

@@ -30,7 +30,7 @@ from installer.common.redact import shortened
 MESSAGE = 4000
 BIGGEST = 64 << 20
 _PIECE = 64 << 10
-#: What the message of a void test begins with.
+#: The begin of an invalid test's message.
 VOID = "void: "
 #: What programs say of a test or a suite, and where, that has ended well or was not run; any other word is a failure.
 _STATED = ("status", "result", "outcome")
@@ -90,7 +90,7 @@ def _attempts(element: Element) -> Iterator[Attempt]:
     for result in case.result:
         if isinstance(result, (Error, Failure)):
             message = _message(result)
-            # As `save` writes what is void; a test that fails may say what it likes.
+            # As `save` writes an invalid test; a test that fails may say what it likes.
             void = isinstance(result, Error) and message.startswith(VOID)
             outcome = Outcome.VOID if void else Outcome.FAILED
             break
@@ -111,7 +111,7 @@ def _attempts(element: Element) -> Iterator[Attempt]:
 
 
 def _stated(element: Element) -> dict[Outcome, str]:
-    """What a test's or a suite's own attributes say, unless it is that it passed: that it failed, or was not run."""
+    """Read from a test's or a suite's own attributes that it failed or was not run."""
     said: dict[Outcome, str] = {}
     for name, value in element.attrib.items():
         word = value.strip().lower()
@@ -143,7 +143,7 @@ def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
 
     Only what could hide a failure: cases that are missing, failures that are not shown, passes that were none.
     """
-    interim = sum(1 for one in element.iter() if one.tag in _INTERIM)  # Surefire may count each attempt
+    interim = sum(1 for child in element.iter() if child.tag in _INTERIM)  # Surefire may count each attempt
     try:
         tests, failed, skipped = _counts(element)
     except ValueError as error:
@@ -230,13 +230,13 @@ def _seconds_stated(element: Element) -> float:
 
 
 def _seconds(element: Element) -> float:
-    """How long a document, a suite or a test took: its own time, or where it says none that of all in it."""
-    within = (_seconds(one) for one in element if one.tag in (*_SUITES, "testcase"))
+    """Read how long a document, a suite or a test took: its own time, or where it says none that of all in it."""
+    within = (_seconds(child) for child in element if child.tag in (*_SUITES, "testcase"))
     return _seconds_stated(element) or seconds_of(sum(within))
 
 
 def _has_doctype(content: bytes) -> bool:
-    """Whether a document type comes before the first element."""
+    """Tell whether a document type comes before the first element."""
     seen: list[str] = []
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler = lambda *_: seen.append("doctype")
@@ -280,7 +280,7 @@ def _began(path: Path, root: Element, began: str | None) -> str:
     """The UTC time at which the run began, as the user or else its first suite with a timestamp says; a file's own time
     is when it was copied. Raises InformerError."""
     where = "--began" if began else "timestamp"
-    stamps = (one.get("timestamp", "").strip() for one in root.iter() if one.tag != "testcase")
+    stamps = (element.get("timestamp", "").strip() for element in root.iter() if element.tag != "testcase")
     stated = began or next((stamp for stamp in stamps if stamp), "")
     if not stated:
         raise InformerError(f"{path}: timestamp: there is none: say when the run began by --began TIME")
@@ -299,7 +299,7 @@ def _began(path: Path, root: Element, began: str | None) -> str:
 
 
 def _file_names(paths: Sequence[Path]) -> list[str]:
-    """What files are called beside one another: `a/junit.xml` and `b/junit.xml`, without the folder that they share.
+    """Name files beside one another: `a/junit.xml` and `b/junit.xml`, without the folder that they share.
     Raises InformerError for one that is there twice."""
     whole = [path.absolute() for path in paths]
     for place, path in enumerate(whole):
@@ -331,7 +331,7 @@ def load(paths: Sequence[Path], job: str, payload: str, began: str | None = None
         times.append(_began(path, root, began))
         digests.append(hashlib.sha256(content).hexdigest())
     attempts = _named(results)
-    text = "\n".join(one.message for one in attempts if one.outcome is Outcome.FAILED)
+    text = "\n".join(attempt.message for attempt in attempts if attempt.outcome is Outcome.FAILED)
     at = min(times)
     digest = digests[0] if len(digests) == 1 else hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()
     return Run(

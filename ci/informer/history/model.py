@@ -1,4 +1,4 @@
-"""What a history holds of a run."""
+"""The data of a run in a history."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ class Run:
         """The worst of its tests' outcomes; a flake counts as a pass."""
         if self.void:
             return Outcome.VOID
-        outcomes = {of_attempts([one.outcome for one in attempts]) for attempts in self.tests.values()}
+        outcomes = {of_attempts([attempt.outcome for attempt in attempts]) for attempts in self.tests.values()}
         worst = (Outcome.VOID, Outcome.FAILED, Outcome.FLAKE, Outcome.PASSED, Outcome.SKIPPED)
-        return next((one for one in worst if one in outcomes), self.ended)
+        return next((finding for finding in worst if finding in outcomes), self.ended)
 
     @property
     def reason(self) -> str:
         """The first message of what failed; empty when nothing did."""
-        messages = [self.void, *(one.message for one in self.attempts if one.outcome is Outcome.FAILED)]
+        messages = [self.void, *(attempt.message for attempt in self.attempts if attempt.outcome is Outcome.FAILED)]
         messages += [step.error for step in self.steps if step.outcome is Outcome.FAILED]
         return next((text for text in messages if text), "")
 
@@ -114,13 +114,13 @@ def text_of(value: object) -> str:
 
 
 def latest() -> str:
-    """When a run may have begun at the latest, as `Run.began` is written: a day from now, as clocks differ. A
+    """Return the latest possible begin of a run, as `Run.began` is written: a day from now, as clocks differ. A
     run with a later date had a wrong clock, so that nobody knows when it really began."""
     return f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def began_of(text: str) -> str:
-    """When a run began, as `Run.began` is written. Raises ValueError for another form, and another century: all that
+    """Check a run's begin, as `Run.began` is written. Raises ValueError for another form, and another century: all that
     judges counts days back and forth from it."""
     if not _BEGAN.fullmatch(text):
         raise ValueError(f"{text!r}: must be like 2026-11-23T22:00:00Z")

@@ -1,4 +1,4 @@
-"""How long evidence is kept: runs stay in the history, their folders go, the oldest first."""
+"""The time that evidence is kept: runs stay in the history, their folders go, the oldest first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.store import History, Row
 from lab.evidence.folder import held, marks_of, strangers
 
-#: Days that evidence of green and of red runs is kept, and GiB of it in all, unless told otherwise.
+#: Days that evidence of green and of red runs is kept, and GiB of it in all, by default.
 GREEN_DAYS, RED_DAYS, GIB = 7, 60, 50
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be kept."""
+    """The limits of what is kept."""
 
     green_days: int = GREEN_DAYS
     red_days: int = RED_DAYS
@@ -40,12 +40,12 @@ def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
     """
     gone: list[tuple[Row, int, bool]] = []
     kept: list[tuple[Row, int, bool]] = []
-    for row, taken in sorted(rows, key=lambda one: one[0].began):
+    for row, taken in sorted(rows, key=lambda entry: entry[0].began):
         red = _red(row)
         days = limits.red_days if red else limits.green_days
         (gone if row.day < today - timedelta(days=days) else kept).append((row, taken, red))
     total = sum(taken for _, taken, _ in kept)
-    for row, taken, red in sorted(kept, key=lambda one: (one[2], one[0].began)):
+    for row, taken, red in sorted(kept, key=lambda entry: (entry[2], entry[0].began)):
         if total <= limits.total:
             break
         total -= taken
@@ -87,7 +87,7 @@ def prune(history: History, root: Path, today: date, limits: Limits) -> tuple[in
     count, freed = 0, 0
     # The inner ones first, so that bytes are counted once here too.
     for folder in sorted(rows_below, key=lambda folder: -len(folder.parts)):
-        if any(folder == one or folder in one.parents for one in kept):
+        if any(folder == row or folder in row.parents for row in kept):
             continue
         taken = size(folder)
         with held(folder) as free:

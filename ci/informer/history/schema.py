@@ -157,7 +157,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, *, wal: bool) -> None:
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    tables = {one[0] for one in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     # Other programs number their files as well.
     if version < 0 or (version and not tables >= _FIRST_TABLES) or (tables and not version):
         raise InformerError(f"{path}: not a history of node0-ci: it has other tables")

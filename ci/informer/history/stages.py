@@ -44,7 +44,7 @@ def component_of(step: str) -> str:
 
 
 def _reached(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, datetime]]]:
-    """Which stages were reached, and when: of the cluster (host "") and of each host."""
+    """The stages that were reached, with their times: of the cluster (host "") and of each host."""
     reached: dict[str, list[tuple[str, datetime]]] = {"": []}
     for event in events:
         name, message = str(event.get("name")), str(event.get("message"))

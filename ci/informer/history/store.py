@@ -171,7 +171,7 @@ class History:
             f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} ORDER BY run.began DESC, run.id DESC LIMIT ?",
             [*(value for _, value in chosen if value is not None), -1 if last is None else last],
         )
-        return [_row(one) for one in rows.fetchall()][::-1]
+        return [_row(row) for row in rows.fetchall()][::-1]
 
     def run(self, number: int) -> Row:
         """The run of an id. Raises InformerError."""
@@ -183,7 +183,7 @@ class History:
     def steps(self, number: int) -> list[Step]:
         """A run's phases."""
         rows = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
-        return [step_of(one) for one in rows]
+        return [step_of(row) for row in rows]
 
     def attempts(self, number: int) -> list[Attempt]:
         """A run's attempts at its tests."""
@@ -192,7 +192,7 @@ class History:
             " WHERE run = ? ORDER BY position",
             (number,),
         )
-        return [attempt_of(one) for one in rows]
+        return [attempt_of(row) for row in rows]
 
     def tested(self, job: str) -> dict[int, float]:
         """Seconds that the tests of a job's runs took, by run: what a run of ours takes besides its phases."""
@@ -201,12 +201,12 @@ class History:
             JOIN job ON job.id = run.job WHERE job.name = ? GROUP BY attempt.run""",
             (job,),
         )
-        return {one["run"]: one["seconds"] for one in rows}
+        return {row["run"]: row["seconds"] for row in rows}
 
     def evidence(self, number: int) -> dict[str, str]:
         """A run's texts by their kind."""
         rows = self.db.execute("SELECT kind, text FROM evidence WHERE run = ?", (number,))
-        return {one["kind"]: one["text"] for one in rows}
+        return {row["kind"]: row["text"] for row in rows}
 
     def payloads(self) -> list[str]:
         """Names of payloads, in the order in which they were first run."""
@@ -215,14 +215,14 @@ class History:
             " GROUP BY payload.id ORDER BY min(run.began), payload.id",
             (latest(),),
         )
-        return [one["name"] for one in rows]
+        return [row["name"] for row in rows]
 
     def jobs(self) -> list[str]:
         """Names of jobs, sorted."""
-        return [one["name"] for one in self.db.execute("SELECT name FROM job ORDER BY name")]
+        return [row["name"] for row in self.db.execute("SELECT name FROM job ORDER BY name")]
 
     def identify(self, payload: str, digest: str) -> None:
-        """What is called so is the release image of this digest, now and ever. Raises InformerError where it was
+        """Note that this name is the release image of this digest, now and ever. Raises InformerError where it was
         another one: two releases in one would be judged as one."""
         with self.writing() as db:
             number = self._id("payload", payload)
@@ -241,7 +241,7 @@ class History:
             WHERE payload.name = ? AND payload.digest != '' AND other.id != payload.id ORDER BY other.name""",
             (payload,),
         )
-        return [one["name"] for one in rows]
+        return [row["name"] for row in rows]
 
     def busy(self, begin: date, end: date, least: int) -> list[str]:
         """Names of jobs that had so many runs from a day on and before another one, sorted."""
@@ -250,7 +250,7 @@ class History:
             GROUP BY job.id HAVING count(*) >= ? ORDER BY job.name""",
             (begin.isoformat(), end.isoformat(), least),
         )
-        return [one["name"] for one in rows]
+        return [row["name"] for row in rows]
 
     def judge(self, payload: str, *, good: bool | None) -> None:
         """Remember whether a payload was accepted; None: neither that, nor rejected."""
@@ -277,13 +277,13 @@ class History:
             raise InformerError(f"{self.path}: note: there is no {cluster or f'run {run}'}") from error
 
     def notes(self, run: int | None = None, cluster: str | None = None) -> Sequence[tuple[str, str]]:
-        """When each note of a run, a cluster or its other runs was written, and its text."""
+        """List when each note of a run, a cluster or its other runs was written, and its text."""
         rows = self.db.execute(
             """SELECT written, text, note.run FROM note LEFT JOIN run ON run.id = note.run
             WHERE note.run = ?1 OR note.cluster = ?2 OR run.cluster = ?2 ORDER BY note.id""",
             (run, cluster),
         )
-        other = [(one["written"], one["text"], one["run"]) for one in rows]
+        other = [(row["written"], row["text"], row["run"]) for row in rows]
         return [(at, text if number in (None, run) else f"run {number}: {text}") for at, text, number in other]
 
 

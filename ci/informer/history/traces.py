@@ -103,10 +103,10 @@ def _hexadecimal(value: Any) -> Any:
     """OTLP's JSON has ids in hexadecimal, where JSON of other protobuf messages has base64."""
     if isinstance(value, dict):
         return {
-            key: base64.b64decode(one).hex() if key in ("traceId", "spanId", "parentSpanId") else _hexadecimal(one)
-            for key, one in value.items()
+            key: base64.b64decode(part).hex() if key in ("traceId", "spanId", "parentSpanId") else _hexadecimal(part)
+            for key, part in value.items()
         }
-    return [_hexadecimal(one) for one in value] if isinstance(value, list) else value
+    return [_hexadecimal(item) for item in value] if isinstance(value, list) else value
 
 
 def line(spans: Sequence[ReadableSpan]) -> str:
@@ -117,7 +117,7 @@ def line(spans: Sequence[ReadableSpan]) -> str:
 def written(history: History, rows: Iterable[Row], path: Path) -> int:
     """Write the traces of runs into a file, a line each; returns how many."""
     lines = [line(list(spans(row, history.steps(row.id)))) for row in rows]
-    files.write(path, "".join(f"{one}\n" for one in lines))
+    files.write(path, "".join(f"{line}\n" for line in lines))
     return len(lines)
 
 

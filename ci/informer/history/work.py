@@ -33,7 +33,7 @@ def plan(history: History, name: str) -> tuple[bytes, Path]:
 
 
 def ended(history: History, name: str) -> str | None:
-    """When a plan was done, or given up; None as long as it is neither."""
+    """Return when a plan was done or given up; None as long as it is neither."""
     row = history.db.execute("SELECT ended FROM plan WHERE id = ?", (name,)).fetchone()
     return row["ended"] if row else None
 
@@ -45,7 +45,7 @@ def open_plans(history: History) -> list[tuple[str, str, int, int]]:
         """SELECT plan.id, made, count(unit.key) AS units, coalesce(sum(unit.done), 0) AS done FROM plan
         LEFT JOIN unit ON unit.plan = plan.id WHERE ended IS NULL GROUP BY plan.id ORDER BY plan.rowid"""
     )
-    return [(one["id"], one["made"], one["units"], one["done"]) for one in rows]
+    return [(row["id"], row["made"], row["units"], row["done"]) for row in rows]
 
 
 def add(history: History, name: str, units: Iterable[tuple[str, bytes]]) -> None:
@@ -69,7 +69,7 @@ def units(history: History, name: str, *, done: bool | None = None) -> dict[str,
     rows = history.db.execute(
         "SELECT key, unit FROM unit WHERE plan = ? AND (? IS NULL OR done = ?) ORDER BY position", (name, done, done)
     )
-    return {one["key"]: one["unit"].encode() for one in rows}
+    return {row["key"]: row["unit"].encode() for row in rows}
 
 
 def unit(history: History, key: str) -> bytes | None:
@@ -88,8 +88,8 @@ def pending(history: History, payload: str) -> dict[str, list[str]]:
         (payload,),
     )
     by_job: dict[str, list[str]] = {}
-    for one in rows:
-        by_job.setdefault(job_of(one["key"]), []).append(one["plan"])
+    for row in rows:
+        by_job.setdefault(job_of(row["key"]), []).append(row["plan"])
     return by_job
 
 
@@ -106,8 +106,8 @@ def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]
             name,
             begun,
             [
-                (job_of(one["key"]), bool(one["done"]))
-                for one in history.db.execute("SELECT key, done FROM unit WHERE plan = ? ORDER BY position", (name,))
+                (job_of(row["key"]), bool(row["done"]))
+                for row in history.db.execute("SELECT key, done FROM unit WHERE plan = ? ORDER BY position", (name,))
             ],
         )
         for name, begun, _, _ in reversed(open_plans(history))

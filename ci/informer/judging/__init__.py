@@ -1,1 +1,1 @@
-"""How jobs and releases are: nights, durations, clusters of failures, verdicts; and a simulated year of it."""
+"""The state of jobs and releases: nights, durations, clusters of failures, verdicts; and a simulated year of it."""

@@ -41,9 +41,9 @@ def normalised(text: str) -> str:
     return text.strip()[:_LONGEST]
 
 
-def same(one: str, other: str) -> bool:
-    """Whether two normalised texts are the same failure."""
-    return Levenshtein.normalized_distance(one, other, score_cutoff=DISTANCE) < DISTANCE
+def same(message: str, other: str) -> bool:
+    """Tell whether two normalised texts are the same failure."""
+    return Levenshtein.normalized_distance(message, other, score_cutoff=DISTANCE) < DISTANCE
 
 
 def id_of(text: str) -> str:
@@ -69,9 +69,9 @@ class _Clusters:
 
     def __init__(self, history: History) -> None:
         rows = history.db.execute("SELECT * FROM cluster ORDER BY first_seen, id").fetchall()
-        self.texts = {one["id"]: one["text"] for one in rows}
+        self.texts = {row["id"]: row["text"] for row in rows}
         self.seen = {
-            one["id"]: (date.fromisoformat(one["first_seen"]), date.fromisoformat(one["last_seen"])) for one in rows
+            row["id"]: (date.fromisoformat(row["first_seen"]), date.fromisoformat(row["last_seen"])) for row in rows
         }
         self._day: date | None = None
         self._recent: dict[str, str] = {}
@@ -120,7 +120,7 @@ def assign(history: History) -> int:
             db.execute(
                 """INSERT INTO cluster VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
                 SET first_seen = excluded.first_seen, last_seen = excluded.last_seen""",
-                (name, clusters.texts[name], *(one.isoformat() for one in clusters.seen[name])),
+                (name, clusters.texts[name], *(day.isoformat() for day in clusters.seen[name])),
             )
             db.execute("UPDATE run SET cluster = ? WHERE id = ?", (name, row["id"]))
     return len(rows)
@@ -136,20 +136,20 @@ def listed(history: History, since: date) -> list[Cluster]:
     )
     return [
         Cluster(
-            one["id"],
-            one["text"],
-            date.fromisoformat(one["first_seen"]),
-            date.fromisoformat(one["last_seen"]),
-            runs=one["runs"],
-            jobs=one["jobs"],
+            row["id"],
+            row["text"],
+            date.fromisoformat(row["first_seen"]),
+            date.fromisoformat(row["last_seen"]),
+            runs=row["runs"],
+            jobs=row["jobs"],
         )
-        for one in rows
+        for row in rows
     ]
 
 
 def first_seen(history: History) -> dict[str, date]:
-    """When each cluster was first seen."""
+    """Find when each cluster was first seen."""
     return {
-        one["id"]: date.fromisoformat(one["first_seen"])
-        for one in history.db.execute("SELECT id, first_seen FROM cluster")
+        row["id"]: date.fromisoformat(row["first_seen"])
+        for row in history.db.execute("SELECT id, first_seen FROM cluster")
     }

@@ -1,4 +1,4 @@
-"""What a history says of its jobs and tests up to a day: the watch of each job, its kind, its regressions."""
+"""Jobs and tests in a history up to a day: the watch of each job, its kind, its regressions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KIND_DAYS = 30
 
 
 def counts_of(rows: Iterable[Row]) -> Counts:
-    """Runs and failures of rows; flakes are passes, void runs nothing."""
+    """Runs and failures of rows; flakes are passes, invalid runs nothing."""
     return counted([row.outcome for row in rows])
 
 
@@ -93,7 +93,7 @@ def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
         ) JOIN test ON test.id = test GROUP BY test""",
         (begin.isoformat(), end.isoformat()),
     )
-    return {one["name"]: Counts(one["runs"], one["failures"]) for one in rows}
+    return {row["name"]: Counts(row["runs"], row["failures"]) for row in rows}
 
 
 def regressed_tests(history: History, day: date) -> list[TestChange]:
@@ -102,7 +102,9 @@ def regressed_tests(history: History, day: date) -> list[TestChange]:
     base = _test_counts(history, *base_window(history.last_good(day) or sample_window(day)[0]))
     pairs = [(name, counts, base.get(name, Counts())) for name, counts in sample.items()]
     changes = [TestChange(name, now, then, assess(now, then)) for name, now, then in pairs]
-    return sorted((one for one in changes if one.assessment.status.bad), key=lambda one: one.assessment.p)
+    return sorted(
+        (change for change in changes if change.assessment.status.bad), key=lambda change: change.assessment.p
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +147,7 @@ def job_state(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> JobSta
 
 def rejected(history: History) -> list[str]:
     """Payloads that were rejected."""
-    return [one["name"] for one in history.db.execute("SELECT name FROM payload WHERE good = 0")]
+    return [row["name"] for row in history.db.execute("SELECT name FROM payload WHERE good = 0")]
 
 
 def record(history: History, rows: Sequence[Row]) -> Watch:
@@ -187,4 +189,4 @@ def regressions(history: History, job: str) -> list[tuple[str, str, str, str, st
         JOIN job ON job.id = regression.job WHERE job.name = ? ORDER BY since""",
         (job,),
     )
-    return [(one["since"], one["seen"], one["closed"], one["sample"], one["base"], one["p"]) for one in rows]
+    return [(row["since"], row["seen"], row["closed"], row["sample"], row["base"], row["p"]) for row in rows]

@@ -28,7 +28,7 @@ _REASONS = {Outcome.FAILED: "made up by node0-ci simulate: a flake, or a regress
 
 @dataclass(frozen=True)
 class World:
-    """What is simulated; rates and shares from 0 to 1, points of a regression in percent."""
+    """The parameters of a simulation; rates and shares from 0 to 1, points of a regression in percent."""
 
     nights: int = 365
     jobs: int = 20
@@ -51,7 +51,7 @@ class Planted:
     points: float
 
     def active(self, night: int) -> bool:
-        """Whether the job has it in a night."""
+        """Tell whether the job has it in a night."""
         return self.night <= night < self.night + self.nights
 
 
@@ -63,7 +63,7 @@ class SimulatedRun(NamedTuple):
 
 
 class Runner:
-    """Runs one job: the same seed gives the same runs. What is void is run again, as in real nights."""
+    """Runs one job: the same seed gives the same runs. Invalid runs are repeated, as in real nights."""
 
     def __init__(self, seed: int, job: int, world: World, planted: Planted | None) -> None:
         self._random = random.Random(f"{seed} {job}")
@@ -71,7 +71,7 @@ class Runner:
         self._usual = self._random.uniform(300, 2400)
 
     def runs(self, night: int, count: int) -> Iterator[SimulatedRun]:
-        """So many runs that are not void, and those that were."""
+        """So many valid runs, and the invalid ones among them."""
         world, generator = self._world, self._random
         rate = world.flakes
         if self._planted is not None and self._planted.active(night):
@@ -91,7 +91,7 @@ class Runner:
 
 @dataclass(kw_only=True)
 class Year:
-    """What was found in so many nights. `asked` are runs that were wanted beyond the nightly ones; `big` and `small`
+    """The findings of so many nights. `asked` are runs that were wanted beyond the nightly ones; `big` and `small`
     count regressions of more than ten points and of fewer."""
 
     nights: int = 0

@@ -1,4 +1,4 @@
-"""Whether a payload's green runs take longer than those before, in which step, and whose step that is.
+"""The slowness of a payload's green runs against those before: its step, and whose step that is.
 
 A busy host slows all steps, a slower component one. So each run's steps are divided by the run's own speed first: the
 median of what its steps took of what they usually take. A step is slower when its P50 has risen by more than 15 % of

@@ -38,12 +38,12 @@ _RUN = re.compile(r"run (?P<plan>[^/]+)/[^/]+/(?P<number>\d+)\.\d+")
 
 
 def named(job: str, patterns: Iterable[str]) -> bool:
-    """Whether a job is named by one of these patterns; one with [ in its name is named by that as well."""
+    """Tell whether a job is named by one of these patterns; one with [ in its name is named by that as well."""
     return any(job == pattern or fnmatchcase(job, pattern) for pattern in patterns)
 
 
 class Decision(Enum):
-    """What becomes of a payload, or what a job says of it."""
+    """The decision on a payload, or a job's word on it."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -52,7 +52,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobVerdict:
-    """What one job says of a payload."""
+    """One job's word on a payload."""
 
     job: str
     kind: Kind
@@ -72,14 +72,14 @@ class JobVerdict:
 
     @property
     def components(self) -> list[str]:
-        """What is at fault, where that is known."""
+        """The thing at fault, where that is known."""
         named = {row.component for row in self.failures} | ({self.slower.component} if self.slower else set())
         return sorted(named - {""})
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What all jobs say of a payload, the worst first."""
+    """Collect what all jobs say of a payload, the worst first."""
 
     payload: str
     decision: Decision
@@ -90,9 +90,9 @@ class Verdict:
 
 
 def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
-    """What a job's runs on a payload say, why, and how many more would decide where these do not."""
+    """Judge a job's runs on a payload, with the reasons, and how many more would decide where these do not."""
     if not counts.runs:
-        return Decision.UNDECIDED, "nothing but void runs", 1
+        return Decision.UNDECIDED, "nothing but invalid runs", 1
     if counts.runs >= GRACE_FROM:
         wanted = max(1, required_passes(counts.runs, percentage_of(base)))
         why = f"{counts.passes} of {counts.runs} passed, {wanted} must at {percentage_of(base)} % of history"
@@ -110,7 +110,7 @@ def by_counts(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
 
 
 def planned_runs(rows: Iterable[Row]) -> int:
-    """How many runs of a job were planned, in the largest of its plans; a void run and its repetitions count once."""
+    """Count the runs of a job in the largest of its plans; an invalid run and its repetitions count once."""
     by_plan: dict[str, set[str]] = defaultdict(set)
     for row in rows:
         if match := _RUN.fullmatch(row.key):
@@ -119,15 +119,15 @@ def planned_runs(rows: Iterable[Row]) -> int:
 
 
 def settled(decision: Decision, counts: Counts, base: Counts, pending: int) -> bool:
-    """Whether the decision stays the same however so many pending runs end."""
+    """Tell whether the decision stays the same however so many pending runs end."""
     ends = (Counts(pending), Counts(pending, pending))
     return all(by_counts(counts + end, base)[0] is decision for end in ends)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Context:
-    """What jobs are judged by: the payload, payloads that are no history (`bad`: rejected, or the same release by
-    another name), the patterns for kinds that users gave, and when each cluster was first seen."""
+    """The material that jobs are judged by: the payload, payloads that are no history (`bad`: rejected, or the same
+    release by another name), the patterns for kinds that users gave, and when each cluster was first seen."""
 
     payload: str
     bad: Collection[str]
@@ -168,7 +168,7 @@ def _judged(history: History, rows: Sequence[Row], context: _Context) -> JobVerd
     elif watch.wanted and decision is not Decision.REJECTED:
         more = max(more, watch.wanted)
     oldest = first - timedelta(days=KIND_DAYS)
-    slow = slowness.slowest(history, ours, [one for one in others if oldest <= one.day and one.began < ours[0].began])
+    slow = slowness.slowest(history, ours, [row for row in others if oldest <= row.day and row.began < ours[0].began])
     if slow is not None:
         why += f"; {slow}"
         decision = Decision.REJECTED if decision is Decision.ACCEPTED else decision
@@ -202,11 +202,11 @@ def _missing_blocking(history: History, names: Collection[str], day: date, conte
 
 
 def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], missing: Sequence[str]) -> tuple[Decision, str]:
-    """What becomes of the payload; `patterns` are of jobs that were said to block, `missing` are blocking jobs
+    """Decide on the payload; `patterns` are of jobs that were said to block, `missing` are blocking jobs
     that have not run on it."""
-    blocking = [one for one in jobs if one.kind is Kind.BLOCKING]
-    absent = [pattern for pattern in patterns if not any(named(one.job, [pattern]) for one in jobs)]
-    if not any(one.decision is Decision.REJECTED for one in blocking):
+    blocking = [job for job in jobs if job.kind is Kind.BLOCKING]
+    absent = [pattern for pattern in patterns if not any(named(job.job, [pattern]) for job in jobs)]
+    if not any(verdict.decision is Decision.REJECTED for verdict in blocking):
         if absent:
             # The pattern is misspelt, or its jobs have not run yet.
             return Decision.UNDECIDED, f"--blocking {' '.join(map(repr, absent))}: no such job has run on it"
@@ -217,10 +217,10 @@ def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], missing: Seque
     if not blocking:
         return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
     for decision in (Decision.REJECTED, Decision.UNDECIDED):
-        if deciding := [one for one in blocking if one.decision is decision]:
-            at_fault = sorted({component for one in deciding for component in one.components})
+        if deciding := [verdict for verdict in blocking if verdict.decision is decision]:
+            at_fault = sorted({component for verdict in deciding for component in verdict.components})
             whose = f"; {'components' if len(at_fault) > 1 else 'component'} {', '.join(at_fault)}" if at_fault else ""
-            jobs_of_it = ", ".join(one.job for one in deciding)
+            jobs_of_it = ", ".join(verdict.job for verdict in deciding)
             return decision, f"{len(deciding)} of {len(blocking)} blocking jobs: {jobs_of_it}{whose}"
     return Decision.ACCEPTED, f"all {len(blocking)} blocking jobs"
 
@@ -256,7 +256,7 @@ def judge(
         verdicts.append(_judged(history, of_job, context))
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
-    verdicts.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
+    verdicts.sort(key=lambda job: (kinds.index(job.kind), order.index(job.decision), job.job))
     decision, why = _decided(verdicts, blocking, _missing_blocking(history, names, rows[0].day, context))
     if remember:
         good = None if decision is Decision.UNDECIDED else decision is Decision.ACCEPTED

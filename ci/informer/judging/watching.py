@@ -29,7 +29,8 @@ Again = Callable[[int], Counts]
 
 @dataclass(frozen=True, kw_only=True)
 class Levels:
-    """What is looked for, and the levels of the ratio; docs/informer.md has what others give in simulated years.
+    """The effects that are looked for, and the levels of the ratio; docs/informer.md has what others give in simulated
+    years.
 
     `worse` is the rise of the failure rate that is looked for, `reach` the number of nights in which it may have begun,
     `batch` and `most` are runs that are asked for at once and in a night. `prior_runs` and `prior_failures` are what a
@@ -48,7 +49,7 @@ class Levels:
 
     @property
     def prior(self) -> Counts:
-        """What is known of a job before anything is."""
+        """Counts that stand for a job of which nothing is known."""
         return Counts(self.prior_runs, self.prior_failures)
 
 
@@ -76,7 +77,7 @@ class _Stretch(NamedTuple):
 
 @dataclass
 class Watch:
-    """One job. Nights are told in the order of their dates."""
+    """One job. Nights are given in the order of their dates."""
 
     levels: Levels = Levels()
     finding: Finding | None = None  # the regression that is open
@@ -91,7 +92,7 @@ class Watch:
     def base(self, day: date) -> Counts:
         """The runs that a day's are held against: nights without an open regression, from thirty days that end ten
         days before."""
-        first, last = (bisect_left(self._good, edge, key=lambda one: one[0]) for edge in baseline(day))
+        first, last = (bisect_left(self._good, edge, key=lambda pair: pair[0]) for edge in baseline(day))
         before, until = self._total(first), self._total(last)
         return Counts(until.runs - before.runs, until.failures - before.failures)
 
@@ -110,19 +111,21 @@ class Watch:
                 self.finding, self.closed, self._nights = None, day, []
             return None
         stretches = self._settled(usual, again)
-        likely = [one for one in stretches if one.ratio >= self.levels.alarm]
-        regressed = [(one, assessment.p) for one in likely if (assessment := assess(one.sample, usual)).status.bad]
+        likely = [stretch for stretch in stretches if stretch.ratio >= self.levels.alarm]
+        regressed = [
+            (release, assessment.p) for release in likely if (assessment := assess(release.sample, usual)).status.bad
+        ]
         if not regressed:
             day, counts = self._nights[-1]
             self._good.append((day, self._total(len(self._good)) + counts))
             return None
-        worst, p = max(regressed, key=lambda one: one[0].ratio)
+        worst, p = max(regressed, key=lambda pair: pair[0].ratio)
         back = self.closed is not None and reopens(self.closed, day)
         self.finding, self._nights = Finding(worst.since, day, worst.sample, base, p=p, again=back), []
         return self.finding
 
     def _settled(self, usual: Counts, again: Again) -> list[_Stretch]:
-        """What the nights say, this one with the runs that were asked for."""
+        """Judge the nights, this one with the runs that were asked for."""
         left = self.levels.most
         while True:
             stretches = self._stretches(usual)
@@ -155,4 +158,4 @@ class Watch:
 
 
 def _greatest(stretches: Sequence[_Stretch]) -> float:
-    return max((one.ratio for one in stretches), default=0.0)
+    return max((stretch.ratio for stretch in stretches), default=0.0)

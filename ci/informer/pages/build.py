@@ -35,13 +35,13 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
     by_run = {row.id: Details() for row in rows}
     numbers = (json.dumps([*by_run]),)
     chosen = "WHERE run IN (SELECT value FROM json_each(?))"
-    for one in history.db.execute(f"SELECT * FROM step {chosen} ORDER BY run, position", numbers):
-        by_run[one["run"]].steps.append(step_of(one))
+    for row in history.db.execute(f"SELECT * FROM step {chosen} ORDER BY run, position", numbers):
+        by_run[row["run"]].steps.append(step_of(row))
     attempts = f"SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test {chosen}"
-    for one in history.db.execute(f"{attempts} ORDER BY run, position", numbers):
-        by_run[one["run"]].attempts.append(attempt_of(one))
-    for one in history.db.execute(f"SELECT * FROM symptom {chosen} ORDER BY run, name", numbers):
-        by_run[one["run"]].symptoms.append((one["name"], one["kind"], one["line"]))
+    for row in history.db.execute(f"{attempts} ORDER BY run, position", numbers):
+        by_run[row["run"]].attempts.append(attempt_of(row))
+    for row in history.db.execute(f"SELECT * FROM symptom {chosen} ORDER BY run, name", numbers):
+        by_run[row["run"]].symptoms.append((row["name"], row["kind"], row["line"]))
     return by_run
 
 
@@ -128,7 +128,7 @@ def write(path: Path, text: str) -> None:
 
 
 def _is_ours(root: Path) -> bool:
-    """Whether a directory has pages that were made here."""
+    """Tell whether a directory has pages that were made here."""
     try:
         return (root / MARK).read_text(errors="replace").startswith(_MARKS)
     except OSError:

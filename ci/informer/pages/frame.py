@@ -1,4 +1,4 @@
-"""What all pages share: the frame, the style, links and words."""
+"""The common parts of all pages: the frame, the style, links and words."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from html import escape
 
 from ci.informer.arithmetic.flakes import Outcome
 
-#: A letter beside the colour: what is told is never told by colour alone.
+#: A letter beside the colour: nothing is shown by colour alone.
 LETTERS = {Outcome.PASSED: "P", Outcome.FLAKE: "f", Outcome.FAILED: "F", Outcome.VOID: "V", Outcome.SKIPPED: "s"}
-LEGEND = "P passed, f flake (passed when tried again), F failed, V void (the lab or host failed), s skipped"
+LEGEND = "P passed, f flake (passed when tried again), F failed, V invalid run (the lab or host failed), s skipped"
 
 STYLE = """/* node0-ci page */
 :root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--soft:#57606a;--line:#d0d7de;--link:#0550ae;--good:#116329;

@@ -79,7 +79,8 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
 
 
 def _of_interest(record: logging.LogRecord) -> bool:
-    """Whether a log record is shown: not of a request that is no HTTP (port scans, TLS): it is answered with 400."""
+    """Tell whether a log record is shown: not of a request that is no HTTP (port scans, TLS): it is answered with
+    400."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 

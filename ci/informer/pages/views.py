@@ -28,7 +28,7 @@ _LONGEST_NAME = 200
 
 @dataclass
 class Details:
-    """What is known of a run beyond its row."""
+    """Show what is known of a run beyond its row."""
 
     steps: list[Step] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
@@ -60,11 +60,12 @@ def _components(job: JobVerdict) -> str:
     return f"; {escape(', '.join(named))}" if named else ""
 
 
-def verdict(one: Verdict) -> Iterable[str]:
+def verdict(verdict: Verdict) -> Iterable[str]:
     """A payload's verdict with its numbers."""
-    yield f'<section><h2>{escape(one.payload)}</h2><p class="big">{word(one.decision.value)}: {escape(one.why)}</p>'
+    decision = f"{word(verdict.decision.value)}: {escape(verdict.why)}"
+    yield f'<section><h2>{escape(verdict.payload)}</h2><p class="big">{decision}</p>'
     yield from table(
-        f"What each job says of {one.payload}",
+        f"What each job says of {verdict.payload}",
         ("job", "kind", "says", "because", "void", "more runs", "again"),
         (
             (
@@ -76,12 +77,12 @@ def verdict(one: Verdict) -> Iterable[str]:
                 str(job.more or ""),
                 f"<code>{escape(job.again)}</code>",
             )
-            for job in one.jobs
+            for job in verdict.jobs
         ),
     )
-    if one.tests:
+    if verdict.tests:
         yield from table(
-            f"Tests that regressed in the last seven days of {one.payload}",
+            f"Tests that regressed in the last seven days of {verdict.payload}",
             ("test", "what", "now", "before", "p"),
             (
                 (
@@ -91,14 +92,14 @@ def verdict(one: Verdict) -> Iterable[str]:
                     str(t.base),
                     f"{t.assessment.p:.2g}" if t.base.runs else "-",
                 )
-                for t in one.tests
+                for t in verdict.tests
             ),
         )
     yield "</section>"
 
 
 def running(plans: Sequence[tuple[str, str, Sequence[tuple[str, bool]]]]) -> Iterable[str]:
-    """What is being run: plans that are not done, with their jobs."""
+    """Show what is being run: plans that are not done, with their jobs."""
     for name, date, units in plans:
         done = sum(finished for _, finished in units)
         yield from table(
@@ -231,7 +232,9 @@ def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> 
             ),
         )
     if row.cluster:
-        others = ", ".join(_run_link(one, "../", f"{one.job} {one.began}") for one in cluster[-10:] if one.id != row.id)
+        others = ", ".join(
+            _run_link(entry, "../", f"{entry.job} {entry.began}") for entry in cluster[-10:] if entry.id != row.id
+        )
         yield f"<h2>Failures like this one</h2><p>Cluster {escape(row.cluster)}: {len(cluster)} runs. {others}</p>"
     for kind, text in details.evidence.items():
         if kind != "message":

@@ -24,7 +24,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def names(root: Path) -> list[str]:
-    """What a folder holds besides pages that are being written, or that a killed process was writing."""
+    """List what a folder holds besides pages that are being written, or that a killed process was writing."""
     return [path.name for path in root.iterdir() if not path.name.startswith(_NEW)]
 
 

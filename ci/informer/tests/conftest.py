@@ -15,8 +15,8 @@ from ci.informer.history.store import History
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
     """An empty history, `history.db`."""
-    with History(tmp_path / "history.db") as one:
-        yield one
+    with History(tmp_path / "history.db") as history:
+        yield history
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds
 
 
 def artefacts(folder: Path, *phases: Mapping[str, object], tests: Sequence[Mapping[str, object]] = ()) -> None:
-    """What a scenario leaves in its folder: phases and tests, of which each has the usual fields and these."""
+    """Write what a scenario leaves in its folder: phases and tests, of which each has the usual fields and these."""
     folder.mkdir(parents=True, exist_ok=True)
     phase = {"name": "install", "began": f"{FIRST}T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
     (folder / "phases.json").write_text(json.dumps([{**phase, **fields} for fields in phases]))

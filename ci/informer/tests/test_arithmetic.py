@@ -188,10 +188,10 @@ def test_a_pass_in_a_rerun_is_a_flake(attempts, outcome):
 
 
 @given(st.lists(st.sampled_from(Outcome)))
-def test_void_runs_count_as_neither(outcomes):
+def test_invalid_runs_count_as_neither(outcomes):
     counts = flakes.counted(outcomes)
-    assert counts == flakes.counted([one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)])
-    assert counts.passes == sum(one.good for one in outcomes)
+    assert counts == flakes.counted([outcome for outcome in outcomes if outcome not in (Outcome.VOID, Outcome.SKIPPED)])
+    assert counts.passes == sum(outcome.good for outcome in outcomes)
 
 
 @given(COUNTS, st.builds(Counts, st.integers(2, 500), st.just(1)))
@@ -269,7 +269,7 @@ def test_percentiles_are_in_order_and_one_hung_run_moves_only_the_longest_far(se
 @pytest.mark.parametrize(("factor", "notable_drift"), [(1.14, False), (1.2, True), (0.8, True), (0.9, False)])
 def test_drift_over_fifteen_percent_is_notable(factor, notable_drift):
     before = [300.0, 310.0, 290.0, 305.0, 295.0]
-    assert durations.notable(durations.drift([factor * one for one in before], before)) is notable_drift
+    assert durations.notable(durations.drift([factor * row for row in before], before)) is notable_drift
     assert durations.drift(before[:4], before) is None
 
 

@@ -16,11 +16,13 @@ RELEASES = [f"4.20.{number}" for number in range(16)]
 def searched(first_bad: int, flakes: float, failing: float, seed: int) -> tuple[str, float, int]:
     """A search among sixteen releases: what it found, how sure, after how many runs."""
     generator = random.Random(f"{first_bad} {flakes} {failing} {seed}")
-    one = Bisection(RELEASES, Counts(200, round(200 * flakes)))
+    search = Bisection(RELEASES, Counts(200, round(200 * flakes)))
     runs = list(
-        bisect(one, lambda name: generator.random() < (failing if RELEASES.index(name) >= first_bad else flakes), 100)
+        bisect(
+            search, lambda name: generator.random() < (failing if RELEASES.index(name) >= first_bad else flakes), 100
+        )
     )
-    return *one.first_bad, len(runs)
+    return *search.first_bad, len(runs)
 
 
 @given(st.integers(1, 15), st.integers(0, 1000))
@@ -44,26 +46,26 @@ def test_flakes_seldom_mislead(flakes, failing, most_wrong):
 
 @given(st.lists(st.tuples(st.integers(1, 15), st.booleans()), max_size=40))
 def test_likelihoods_add_up_to_one(runs):
-    one = Bisection(RELEASES, Counts(10, 1), Counts(4, 4))
+    search = Bisection(RELEASES, Counts(10, 1), Counts(4, 4))
     for place, failed in runs:
-        one.learn(RELEASES[place], failed=failed)
-    assert sum(one.likely) == pytest.approx(1)
-    assert one.wanted() in RELEASES[1:]
+        search.learn(RELEASES[place], failed=failed)
+    assert sum(search.likely) == pytest.approx(1)
+    assert search.wanted() in RELEASES[1:]
 
 
-def test_void_runs_say_nothing_and_end_it():
+def test_invalid_runs_say_nothing_and_end_it():
     """The same release would be run again, ninety times in all with what is repeated."""
-    one = Bisection(RELEASES)
-    before = list(one.likely)
-    assert [failed for _, failed in bisect(one, lambda _: None, 3)] == [None]
-    assert one.likely == before
-    assert not one.is_decided
+    search = Bisection(RELEASES)
+    before = list(search.likely)
+    assert [failed for _, failed in bisect(search, lambda _: None, 3)] == [None]
+    assert search.likely == before
+    assert not search.is_decided
 
 
 def test_two_releases_need_no_run():
-    one = Bisection(["good", "bad"])
-    assert one.is_decided
-    assert list(bisect(one, lambda _: pytest.fail("not to be run"), 3)) == []
+    search = Bisection(["good", "bad"])
+    assert search.is_decided
+    assert list(bisect(search, lambda _: pytest.fail("not to be run"), 3)) == []
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a night runs."""
+"""The jobs of a night."""
 
 from datetime import date, timedelta
 
@@ -58,21 +58,21 @@ def test_a_job_s_subject_is_in_its_name():
 CHOICES = st.builds(Choice, st.text("abc", min_size=1, max_size=3), st.floats(1, 1e4), st.floats(0, 100), st.just("w"))
 
 
-@given(st.lists(CHOICES, unique_by=lambda one: one.job), st.floats(0, 3e4))
+@given(st.lists(CHOICES, unique_by=lambda choice: choice.job), st.floats(0, 3e4))
 def test_a_night_is_not_overfilled_and_leaves_out_nothing_better(choices, seconds):
     chosen = choose(choices, seconds)
-    assert sum(one.seconds for one in chosen) <= seconds * (1 + 1e-9)
-    assert all(one.worth > 0 for one in chosen)
-    assert [one.worth for one in chosen] == sorted((one.worth for one in chosen), reverse=True)
-    left = seconds - sum(one.seconds for one in chosen)
-    assert all(one.seconds > left or one.worth == 0 for one in choices if one not in chosen)
+    assert sum(choice.seconds for choice in chosen) <= seconds * (1 + 1e-9)
+    assert all(choice.worth > 0 for choice in chosen)
+    assert [choice.worth for choice in chosen] == sorted((choice.worth for choice in chosen), reverse=True)
+    left = seconds - sum(choice.seconds for choice in chosen)
+    assert all(choice.seconds > left or choice.worth == 0 for choice in choices if choice not in chosen)
 
 
-@given(st.lists(CHOICES, unique_by=lambda one: one.job), st.floats(0, 3e4), st.integers(1, 5))
+@given(st.lists(CHOICES, unique_by=lambda choice: choice.job), st.floats(0, 3e4), st.integers(1, 5))
 def test_jobs_side_by_side_end_before_the_night(choices, seconds, lanes):
     chosen = choose(choices, seconds, lanes)
-    assert sum(one.seconds for one in chosen) <= lanes * seconds * (1 + 1e-9)
-    assert all(one.seconds <= seconds for one in chosen)
+    assert sum(choice.seconds for choice in chosen) <= lanes * seconds * (1 + 1e-9)
+    assert all(choice.seconds <= seconds for choice in chosen)
 
 
 def test_with_three_lanes_a_night_has_three_times_as_many_jobs():

@@ -62,8 +62,8 @@ def test_runs_that_are_still_to_come_may_change_a_verdict(history, night, to_com
     planned(history, "0123abcd", [f"{number}.0" for number in range(to_come)], [])
     [job] = judge(history, "p045", blocking=["*"]).jobs
     assert job.decision is decision
-    told = f"; {to_come} of its runs are still to come (node0-ci resume 0123abcd, or --forget)"
-    assert job.why.endswith(told) == (decision is Decision.UNDECIDED)
+    reason = f"; {to_come} of its runs are still to come (node0-ci resume 0123abcd, or --forget)"
+    assert job.why.endswith(reason) == (decision is Decision.UNDECIDED)
     work.end(history, "0123abcd", "2026-02-16T00:00:00Z")
     [job] = judge(history, "p045", blocking=["*"]).jobs
     assert "still to come" not in job.why
@@ -71,7 +71,7 @@ def test_runs_that_are_still_to_come_may_change_a_verdict(history, night, to_com
 
 
 @pytest.mark.parametrize(("asked", "decision"), [(10, Decision.UNDECIDED), (2, Decision.ACCEPTED)])
-def test_a_pass_among_void_runs_is_no_aggregated_job(history, asked, decision):
+def test_a_pass_among_invalid_runs_is_no_aggregated_job(history, asked, decision):
     """Ten runs were asked for, and nine were void each time: one pass does not speak for ten."""
     filled(history, sno=GOOD)
     for number in range(asked):
@@ -81,8 +81,8 @@ def test_a_pass_among_void_runs_is_no_aggregated_job(history, asked, decision):
             history.add([Run("sno@vm", "p045", key, began, seconds=600.0, void=void)])
     [job] = judge(history, "p045").jobs
     assert (job.decision, job.counts, job.more) == (decision, Counts(1, 0), 2 if asked > 2 else 0)
-    told = "; of 10 runs that were asked for, 9 came to nothing"
-    assert (told in job.why) == (decision is Decision.UNDECIDED)
+    reason = "; of 10 runs that were asked for, 9 came to nothing"
+    assert (reason in job.why) == (decision is Decision.UNDECIDED)
 
 
 @pytest.mark.parametrize("judged_before", [True, False])
@@ -124,7 +124,7 @@ def test_what_fails_now_and_then_is_the_job_s_own(history):
     assert judge(history, "p044").jobs[0].kind is Kind.INFORMING
 
 
-def test_two_releases_of_one_name_are_told_and_two_names_of_one_are_one(history):
+def test_two_releases_of_one_name_are_reported_and_two_names_of_one_are_one(history):
     """A candidate that fails in four of ten runs is no history for the release that it becomes."""
     filled(history, sno=["PPPPPPFFFF", *[""] * 13, "PPPPPPFFFF"])
     history.identify("p000", "sha256:1")
@@ -163,7 +163,7 @@ def test_a_run_that_is_loaded_as_well_is_one(node0_ci, tmp_path, capsys):
         assert "/sno: is run 1 of sno@vm already, on payload 'p'\n" in capsys.readouterr().err
 
 
-def test_a_test_that_fails_does_not_say_itself_that_it_is_void(tmp_path):
+def test_a_test_that_fails_does_not_say_itself_that_it_is_invalid(tmp_path):
     path = tmp_path / "e2e.xml"
     path.write_text('<testsuite><testcase name="a"><failure message="void: main()"/></testcase></testsuite>')
     assert junit.load([path], "e2e", "p", "2026-01-01").outcome is Outcome.FAILED

@@ -84,13 +84,16 @@ def test_a_red_night_says_so(night):
 
 
 def test_rows_that_need_a_machine_of_their_own_are_virtual_ones():
-    jobs = {one.job.partition("@")[0]: one.job.partition("@")[2] for one in nightly.candidates("container")}
+    jobs = {
+        candidate.job.partition("@")[0]: candidate.job.partition("@")[2]
+        for candidate in nightly.candidates("container")
+    }
     faults = [row for row in faulty.ROWS if row.lanes != ("swarm",)]
     assert jobs == {row.id: "vm" if row.vm else "container" for row in (*table().rows, *faults)}
 
 
 def test_faults_go_round_within_a_week_and_need_what_their_scenario_needs():
-    by_job = {one.job: one for one in nightly.candidates("container")}
+    by_job = {candidate.job: candidate for candidate in nightly.candidates("container")}
     gone, killed = (by_job[f"sno-ipv4-static-uefi-{name}@container"] for name in ("registry_gone", "agent_killed"))
     assert (gone.days, gone.seconds, killed.seconds) == (7, 240, 240)
     scenario = "sno-ipv4-static-uefi"
@@ -136,7 +139,7 @@ def test_the_example_for_prow_starts_a_night(night):
     assert night("", *options_of(words), "--plan")[0] == 0
     assert "exit $code" in container["args"][0]
     # A pod's own files go with it, and its history.
-    env = {one["name"]: Path(one["value"]) for one in container["env"]}
+    env = {variable["name"]: Path(variable["value"]) for variable in container["env"]}
     [volume], [mount] = job["spec"]["volumes"], container["volumeMounts"]
     assert volume["name"] == mount["name"]
     assert "hostPath" in volume

@@ -1,4 +1,4 @@
-"""Plans: what is void comes again, what is suspicious more often, and what was killed goes on."""
+"""Plans: invalid runs are repeated, suspicious jobs run more often, and killed plans go on."""
 
 import argparse
 import html
@@ -65,7 +65,7 @@ def script(history, tmp_path):
         ("void void void passed", 1, ["void", "void", "void"]),
     ],
 )
-def test_void_runs_are_repeated_and_all_are_remembered(history, script, outcomes, rounds, expected):
+def test_invalid_runs_are_repeated_and_all_are_remembered(history, script, outcomes, rounds, expected):
     script.run(script.plan(outcomes, rounds=rounds))
     rows = history.runs()
     assert [row.outcome.value for row in rows] == expected
@@ -84,7 +84,7 @@ def test_a_failure_asks_for_more_runs(history, script):
 
 
 @pytest.mark.parametrize("name", ["sno or ha", "", "../x", "sno]"])
-def test_a_scenario_without_an_id_is_told(script, name):
+def test_a_scenario_without_an_id_is_reported(script, name):
     with pytest.raises(InformerError, match="must be an id like sno-ipv4-static-uefi"):
         script.run(script.plan("", jobs=(f"{name}@vm",)))
     assert work.open_plans(script.history) == []
@@ -96,7 +96,7 @@ def test_an_unknown_kind_of_machines_is_refused(script):
 
 
 def test_an_unknown_scenario_is_an_error_and_leaves_no_plan(script):
-    """What ran nothing else leaves no plan: it would end in the same error each time."""
+    """A command that ran nothing leaves no plan: it would end in the same error each time."""
     with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
         script.run(script.plan("none", rounds=2))
     assert work.open_plans(script.history) == []
@@ -114,14 +114,14 @@ def test_a_run_is_of_one_scenario(tmp_path):
     assert argv[argv.index("-k") + 1] == "[sno-ipv4-static-uefi]"
 
 
-def test_a_scenario_that_is_named_twice_is_told_before_there_is_a_plan(script):
+def test_a_scenario_that_is_named_twice_is_reported_before_there_is_a_plan(script):
     with pytest.raises(InformerError, match="scenario: 'sno': is named twice; -n 2 runs it twice"):
         script.run(script.plan("passed passed", jobs=("sno@vm", "ha@vm", "sno@vm")))
     assert work.open_plans(script.history) == []
 
 
 def test_a_plan_goes_on_where_it_was_left(history, script):
-    """What has ended is not run again, not even what was void and had its repetitions."""
+    """An ended run is not run again, not even an invalid one that had its repetitions."""
     name = running.begin(history, script.plan("void passed passed passed", rounds=3), script.folder / "artifacts")
     with Engine(print) as engine:
         rows = running.carry_out(history, name, engine, print)
@@ -177,7 +177,7 @@ def test_releases_that_cannot_be_run_are_no_answer(node0_ci, tmp_path, capsys):
     words, releases = bisecting(tmp_path)
     assert node0_ci(*words) == 3
     *_, last = capsys.readouterr().out.splitlines()
-    assert last == f"first bad: {releases[1]} (25% sure, 0 runs; runs of {releases[2]} were void)"
+    assert last == f"first bad: {releases[1]} (25% sure, 0 runs; runs of {releases[2]} were invalid)"
 
 
 def bisecting(tmp_path):
@@ -199,7 +199,7 @@ def bisecting(tmp_path):
         (["quay.io/a/b:1"], "1 is less than two"),
     ],
 )
-def test_releases_that_cannot_be_bisected_are_told_at_once(node0_ci, capsys, releases, rule):
+def test_releases_that_cannot_be_bisected_are_reported_at_once(node0_ci, capsys, releases, rule):
     assert node0_ci("bisect", "sno", *releases) == 2
     assert rule in capsys.readouterr().err
 
@@ -254,13 +254,13 @@ def test_exit_codes_say_whether_anything_was_tested(node0_ci, script, outcomes, 
     assert node0_ci("run", "sno", *where, "--more", "0", "--program", *words) == code
 
 
-def test_a_plan_of_another_version_is_told(history, node0_ci, tmp_path, capsys):
+def test_a_plan_of_another_version_is_reported(history, node0_ci, tmp_path, capsys):
     work.begin(history, "0123abcd", "2026-01-01T00:00:00Z", b'{"what": 1}', folder=tmp_path)
     assert node0_ci("resume") == 2
     assert "plan: '0123abcd': of another version of node0-ci" in capsys.readouterr().err
 
 
-def test_keys_without_a_scheduler_are_told(node0_ci, tmp_path, capsys):
+def test_keys_without_a_scheduler_are_reported(node0_ci, tmp_path, capsys):
     assert node0_ci("run", "sno", "--tls", str(tmp_path)) == 2
     assert "--tls: has no use without --scheduler" in capsys.readouterr().err
 
@@ -315,7 +315,7 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
         assert (asked.payload, asked.digest, asked.limits) == ("1", "sha256:1", OPENSHIFT)
 
 
-def test_a_release_that_wants_larger_machines_than_a_host_has_is_told_before_a_run(history, script, monkeypatch):
+def test_a_release_that_wants_larger_machines_than_a_host_has_is_reported_before_a_run(history, script, monkeypatch):
     """Of its own release the lab's one node takes 4 GiB, of a real one 16."""
     scenario = "sno-ipv4-static-uefi"
     assert needs_of(scenario, "vm").mib < 6000 < 16384 < needs_of(scenario, "vm", OPENSHIFT).mib
@@ -327,7 +327,7 @@ def test_a_release_that_wants_larger_machines_than_a_host_has_is_told_before_a_r
 
 
 @pytest.mark.parametrize("option", ["--installer=/bin/ls", "--ca=/etc/passwd", "--pull-secret=/etc/passwd"])
-def test_what_is_no_installer_ca_or_pull_secret_is_told_before_a_run(node0_ci, capsys, option):
+def test_what_is_no_installer_ca_or_pull_secret_is_reported_before_a_run(node0_ci, capsys, option):
     assert node0_ci("run", "sno", option) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"node0-ci: {option.replace('=', ' ')}: ")

@@ -123,7 +123,7 @@ def alarms(usual, nights, first, which):
     watched(watch, [Counts(10, usual)] * first)
     watch.finding = None
     findings = watched(watch, [Counts(runs, which(pair)) for runs, *pair in nights], first=first)
-    return list(accumulate((one is not None for one in findings), operator.or_))
+    return list(accumulate((finding is not None for finding in findings), operator.or_))
 
 
 @given(st.integers(0, 10**6))
@@ -131,14 +131,14 @@ def alarms(usual, nights, first, which):
 def test_the_same_seed_gives_the_same_runs(seed):
     world = World(nights=60)
     assert plant(seed, world) == plant(seed, world)
-    one, other = (list(Runner(seed, 3, world, None).runs(0, 50)) for _ in range(2))
-    assert one == other
+    first, other = (list(Runner(seed, 3, world, None).runs(0, 50)) for _ in range(2))
+    assert first == other
 
 
 def test_planted_regressions_are_in_jobs_and_nights_of_the_world():
     planted = plant(7, World())
-    assert len({one.job for one in planted}) == 10
-    assert all(0 <= one.night <= 362 and 3 <= one.points <= 30 for one in planted)
+    assert len({fault.job for fault in planted}) == 10
+    assert all(0 <= fault.night <= 362 and 3 <= fault.points <= 30 for fault in planted)
     with pytest.raises(ValueError, match="planted: 21"):
         plant(7, World(planted=21))
 

@@ -112,7 +112,7 @@ def test_every_red_run_has_a_label_and_advice(outcome, evidence):
         ("the 4 hosts that it ran on were lost, one after another", "host"),
     ],
 )
-def test_what_the_engine_says_of_void_runs_has_a_symptom(why, label):
+def test_what_the_engine_says_of_invalid_runs_has_a_symptom(why, label):
     diagnosis = diagnose(Outcome.VOID, {"message": f"{why}\n"}, triage.read())
     assert diagnosis.label == label
     assert diagnosis.shown
@@ -155,7 +155,7 @@ def good(old="", new=""):
         (f"{good()}\n{good()}", "name: 'a': occurs twice"),
     ],
 )  # fmt: skip
-def test_bad_symptoms_are_told_in_one_line(tmp_path, text, rule):
+def test_bad_symptoms_are_reported_in_one_line(tmp_path, text, rule):
     (tmp_path / "s.yaml").write_text(text)
     with pytest.raises(InformerError) as caught:
         triage.read(tmp_path / "s.yaml")
@@ -182,9 +182,9 @@ def test_normalising_twice_changes_nothing_more(text):
 
 
 @given(st.text(), st.text())
-def test_being_the_same_failure_is_symmetric(one, other):
-    assert clusters.same(one, other) == clusters.same(other, one)
-    assert clusters.same(one, one)
+def test_being_the_same_failure_is_symmetric(first, other):
+    assert clusters.same(first, other) == clusters.same(other, first)
+    assert clusters.same(first, first)
 
 
 LONG = "the cluster operator authentication is not available because its route has no endpoints at port 8443"
@@ -197,7 +197,7 @@ def test_failures_that_differ_a_little_are_one_cluster(history):
     red(history, "the disk was not written: it is too small for the image", "d", 3)
     assert clusters.assign(history) == 4
     clusters_seen = clusters.listed(history, history.runs()[0].day)
-    assert [(one.runs, one.jobs) for one in clusters_seen] == [(3, 2), (1, 1)]
+    assert [(cluster.runs, cluster.jobs) for cluster in clusters_seen] == [(3, 2), (1, 1)]
     assert (str(clusters_seen[0].first_seen), str(clusters_seen[0].last_seen)) == ("2026-11-01", "2026-11-03")
     assert clusters.assign(history) == 0
 
@@ -219,9 +219,9 @@ def test_after_two_weeks_a_failure_begins_a_new_cluster(history):
     red(history, LONG.replace("route", "routes"), "b", 16)
     red(history, LONG, "c", 17)
     clusters.assign(history)
-    one, other, back = (row.cluster for row in history.runs())
-    assert one != other
-    assert back == one, "the same text has the same id, however long ago"
+    first, other, back = (row.cluster for row in history.runs())
+    assert first != other
+    assert back == first, "the same text has the same id, however long ago"
 
 
 def test_ids_are_the_same_in_another_history(tmp_path):
@@ -238,13 +238,13 @@ def test_ids_are_the_same_in_another_history(tmp_path):
     ("match", "rule"),
     [("a{99999999999}", "the repetition number is too large"), ("(" * 3000 + ")" * 3000, "recursion")],
 )
-def test_expressions_that_are_too_large_are_told(tmp_path, match, rule):
+def test_expressions_that_are_too_large_are_reported(tmp_path, match, rule):
     (tmp_path / "s.yaml").write_text(good("match: x", f"match: '{match}'"))
     with pytest.raises(InformerError, match=rule):
         triage.read(tmp_path / "s.yaml")
 
 
-def test_an_expression_that_takes_for_ever_is_told(tmp_path, monkeypatch):
+def test_an_expression_that_takes_for_ever_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(triage, "LONGEST", 0.1)
     (tmp_path / "s.yaml").write_text(good("match: x", "match: '(a+)+$'"))
     with pytest.raises(InformerError, match=r"symptoms: a: match: .*: takes more than .* make it simpler"):
@@ -289,6 +289,6 @@ def test_older_runs_may_come_after_newer_ones(history):
     red(history, LONG.replace("route", "routes"), "old", 10)
     red(history, LONG.replace("route", "router"), "oldest", 1)
     clusters.assign(history)
-    [one] = clusters.listed(history, history.runs()[1].day)
-    assert (one.runs, str(one.first_seen), str(one.last_seen)) == (2, "2026-11-10", "2026-11-20")
-    assert history.runs()[0].cluster != one.id, "two weeks count in both directions"
+    [first] = clusters.listed(history, history.runs()[1].day)
+    assert (first.runs, str(first.first_seen), str(first.last_seen)) == (2, "2026-11-10", "2026-11-20")
+    assert history.runs()[0].cluster != first.id, "two weeks count in both directions"

@@ -35,7 +35,7 @@ GOOD = ["PPPPP"] * 45
         ("PPPFF", Decision.REJECTED, "3 of 5 passed, 4 must"),
         ("FFFFF", Decision.REJECTED, "0 of 5 passed"),
         ("F", Decision.REJECTED, "1 failed in a row; believed after 1"),
-        ("VVV", Decision.UNDECIDED, "nothing but void runs"),
+        ("VVV", Decision.UNDECIDED, "nothing but invalid runs"),
         ("VPPPP", Decision.ACCEPTED, "4 of 4 passed"),
     ],
 )
@@ -51,7 +51,7 @@ def test_an_informing_job_only_informs(history):
     filled(history, sno=[*GOOD, "PPPPP"], flaky=[*["PPPPF"] * 45, "FFFFF"])
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.ACCEPTED
-    assert [(one.job, one.kind, one.decision) for one in verdict.jobs] == [
+    assert [(job.job, job.kind, job.decision) for job in verdict.jobs] == [
         ("sno@vm", Kind.BLOCKING, Decision.ACCEPTED),
         ("flaky@vm", Kind.INFORMING, Decision.REJECTED),
     ]
@@ -95,7 +95,7 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
     assert regression["closed"] > regression["seen"]
 
 
-def test_a_failure_is_new_or_known_and_flakes_are_told(history, node0_ci, capsys):
+def test_a_failure_is_new_or_known_and_flakes_are_reported(history, node0_ci, capsys):
     filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
     again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
     history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", seconds=9.0, attempts=again)])
@@ -131,7 +131,7 @@ def test_the_state_of_a_job_has_its_figures(history):
     assert state.watch.wanted > 0
 
 
-def test_an_unknown_payload_is_told_with_those_that_are_known(history):
+def test_an_unknown_payload_is_reported_with_those_that_are_known(history):
     filled(history, sno=["P"])
     with pytest.raises(InformerError, match=r"payload: 'x' has no runs \(the last that have: p000\)"):
         judge(history, "x")
@@ -198,11 +198,12 @@ def test_simulate_ends_with_the_line(node0_ci, capsys):
 
 
 def test_a_kept_year_is_judged_as_it_was_simulated(node0_ci, tmp_path, capsys):
-    """What the simulation's judge finds, `status` finds in the history of the same runs, but for the runs asked for."""
+    """The findings of the simulation's judge, `status` finds in the history of the same runs, but for the runs asked
+    for."""
     world = World(nights=20, planted=4, jobs=6, points=(25.0, 30.0))
     with History(tmp_path / "history.db") as history:
         history.add(nightly_runs(8, world))
-        planted = {f"job-{one.job:02}@simulated": one for one in plant(8, world)}
+        planted = {f"job-{fault.job:02}@simulated": fault for fault in plant(8, world)}
         for job in history.jobs():
             record(history, history.runs(job=job))
             days = [date.fromisoformat(seen) for _, seen, *_ in regressions(history, job)]
@@ -276,7 +277,7 @@ def test_three_runs_always_decide(history):
         (["scheduler", "127.0.0.1:" + "9" * 5000], "must be HOST:PORT"),
     ],
 )
-def test_numbers_that_are_too_large_are_told(history, node0_ci, capsys, words, rule):
+def test_numbers_that_are_too_large_are_reported(history, node0_ci, capsys, words, rule):
     assert node0_ci(*words) == 2
     assert rule in capsys.readouterr().err
 
@@ -292,7 +293,7 @@ def test_numbers_that_are_too_large_are_told(history, node0_ci, capsys, words, r
         (["prune", ".", "--green-days", "1000000"], "must be a whole number from 0 to 36525"),
     ],
 )
-def test_arguments_that_no_history_can_hold_are_told(node0_ci, capsys, words, rule):
+def test_arguments_that_no_history_can_hold_are_reported(node0_ci, capsys, words, rule):
     with pytest.raises(SystemExit, match="2"):
         node0_ci(*words)
     assert rule in capsys.readouterr().err
@@ -343,7 +344,7 @@ READING = (
 @pytest.mark.parametrize(
     "words", [*READING, ["traces", "--file", "out"], ["serve", "--listen", "127.0.0.1:0"], ["resume"]], ids=str
 )
-def test_a_history_that_was_mistyped_is_told_and_not_made(tmp_path, capsys, monkeypatch, words):
+def test_a_history_that_was_mistyped_is_reported_and_not_made(tmp_path, capsys, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     assert main(["--history", "folder/histroy.db", *words]) == 2
     message = "node0-ci: folder/histroy.db: no such history; node0-ci run, nightly and load begin one\n"
@@ -368,7 +369,7 @@ def test_of_many_jobs_one_that_looks_worse_by_chance_is_not_called_worse(history
 
 
 def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(history):
-    """What two of ten runs of the release `service-crashes` leave."""
+    """The results of two of ten runs of the release `service-crashes`."""
     filled(history, sno=[*GOOD, "P" * 8])
     message = (
         "master-0: assisted-service.service ended by itself (exited 134, restarts before: 0) and is started again."

@@ -7,20 +7,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ci.bench.installs import floor, machines
+from ci.bench.installs import lower_bound, machines
 from ci.bench.installs.machines import (
     Install,
     Login,
     Phase,
     Results,
+    Sample,
+    Sampler,
     figures,
     keep,
     load_results,
     marks,
+    sample,
     segments,
     waits,
 )
-from ci.bench.installs.sampler import Sample, Sampler, sample
 from ci.bench.measure import TICK, Clock, busy, timed
 from lab import topology
 
@@ -120,18 +122,18 @@ def test_segments_follow_one_another_and_leave_nothing_out():
 
 
 def test_the_chain_has_each_step_once_more_where_one_host_waits_for_others():
-    one, several = floor.in_turn(topology.sno()), floor.in_turn(topology.ha())
-    assert (one["disk to SSH"], several["disk to SSH"]) == (1, 2)
-    assert (one["etcd and API start"], several["etcd and API start"]) == (2, 3)
+    single, several = lower_bound.in_turn(topology.sno()), lower_bound.in_turn(topology.ha())
+    assert (single["disk to SSH"], several["disk to SSH"]) == (1, 2)
+    assert (single["etcd and API start"], several["etcd and API start"]) == (2, 3)
     assert several["live ISO to SSH"] == 1
-    assert one.keys() == several.keys() == floor.times(topology.ha()).keys()
+    assert single.keys() == several.keys() == lower_bound.times(topology.ha()).keys()
 
 
 def test_bounds_are_the_chain_and_the_work_of_all_hosts_by_processors():
-    steps = {name: Clock(2.0, 1.0) for name in floor.times(topology.ha())}
-    chain, spread = floor.bounds(steps, topology.ha(), 2)
-    assert chain == 2.0 * sum(floor.in_turn(topology.ha()).values())
-    assert spread == sum(floor.times(topology.ha()).values()) / 2
+    steps = {name: Clock(2.0, 1.0) for name in lower_bound.times(topology.ha())}
+    chain, spread = lower_bound.bounds(steps, topology.ha(), 2)
+    assert chain == 2.0 * sum(lower_bound.in_turn(topology.ha()).values())
+    assert spread == sum(lower_bound.times(topology.ha()).values()) / 2
 
 
 def test_the_ratio_is_to_the_higher_bound():

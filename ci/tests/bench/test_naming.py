@@ -1,4 +1,4 @@
-"""How long a fault goes unnamed, read from a run's evidence."""
+"""The time that a fault goes unnamed, read from a run's evidence."""
 
 import json
 from datetime import UTC, datetime
@@ -58,7 +58,7 @@ def test_the_latest_run_of_a_row_is_taken_wherever_it_lies(tmp_path, capsys):
     for folder, began, line in (("b", "2026-01-01T11:00:00Z", "12:00"), ("a", "2026-01-01T12:00:00Z", "00:30")):
         log = _log((line, "error", "master-2 never registered"))
         _evidence(tmp_path / folder, [{"name": "fault wrong_vlan", "began": began}], log)
-    assert [one.seconds for one in naming.read([tmp_path])] == [30.0]
+    assert [found.seconds for found in naming.read([tmp_path])] == [30.0]
     naming.run([tmp_path / "a"])
     assert "1 of 1 named: P50 30 s, max 30 s\nnamed wrongly: 0" in capsys.readouterr().out
 

@@ -75,6 +75,6 @@ def test_both_services_are_compared_and_what_was_registered_is_removed(
     assert "host-validation has-min-valid-disks: error there, passed here   [002 sno: nothing changed]" in output
 
 
-def test_a_service_that_does_not_answer_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_service_that_does_not_answer_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"^http://127\.0\.0\.1:9: "):
         comparison.run("http://127.0.0.1:9", 1, 1, ca=None, user_token=None, token=None)

@@ -1,4 +1,4 @@
-"""How the faults of the table are carried out among simulated hosts."""
+"""The faults of the table, carried out among simulated hosts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from scenarios.catalogue.faulty import Outcome, Row
 
 
 class _Lines(logging.Handler):
-    """What one thread logs, as the command prints it."""
+    """The log of one thread, as the command prints it."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -37,7 +37,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def logged() -> Iterator[_Lines]:
-    """What `wait-for` logs in this thread, line by line."""
+    """Yield what `wait-for` logs in this thread, line by line."""
     log, lines = logging.getLogger("installer.waitfor"), _Lines()
     log.addHandler(lines)
     log.setLevel(logging.DEBUG)
@@ -58,8 +58,8 @@ def _drive(lane: SwarmLane, row: Row, began: float, limit: float, *, broken: thr
         now = time.monotonic()
         at = now if row.end.seconds is None else now - row.end.seconds * (1 - 1 / SPEED)
         if row.end.wait(lane, at, limit, lane.over, poll=POLL_SECONDS):
-            for one in reversed(undo):
-                one()
+            for stop in reversed(undo):
+                stop()
     return True
 
 

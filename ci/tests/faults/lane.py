@@ -147,7 +147,7 @@ class SwarmLane:
                 continue
 
     def _all_described(self) -> bool:
-        """Whether all nodes of the topology have sent an inventory: agent-installer-client waits for that."""
+        """Tell whether all nodes of the topology have sent an inventory: agent-installer-client waits for that."""
         hosts = self.service.client().call("GET", f"/infra-envs/{INFRA_ENV}/hosts")
         macs = {nic["mac_address"] for host in hosts for nic in json.loads(host["inventory"])["interfaces"]}
         return macs >= {node.mac for node in self.topology.nodes}

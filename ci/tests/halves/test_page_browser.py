@@ -40,7 +40,7 @@ def page(service: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def accessibility(page: Page, mode: str) -> list[str]:
-    """What axe-core finds wrong with the page in the light or dark scheme."""
+    """List what axe-core finds wrong with the page in the light or dark scheme."""
     page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
     assert page.js(f"matchMedia('(prefers-color-scheme: {mode})').matches") is True
     page.js((Path(axe.__file__).parent / "axe.min.js").read_text() + "; true")

@@ -43,7 +43,7 @@ def test_no_group_is_possessive() -> None:
 
 
 def _ends_with_dollar(node: ast.AST) -> bool:
-    """Whether the last literal of an expression (a string, a sum, an f-string) ends with an unescaped $."""
+    """Tell whether the last literal of an expression (a string, a sum, an f-string) ends with an unescaped $."""
     literals = [part for part in walk(node) if isinstance(part, ast.Constant)]
     literals.sort(key=lambda part: (part.lineno, part.col_offset))  # of an f-string in their order
     last = literals[-1].value if literals else ""
@@ -80,7 +80,7 @@ def open_ended_patterns(source: str) -> Iterator[str]:
 
 
 def test_no_pattern_lets_a_newline_pass_at_the_end() -> None:
-    dollars = [f"{path}:{one}" for path, source in sources().items() for one in open_ended_patterns(source)]
+    dollars = [f"{path}:{pattern}" for path, source in sources().items() for pattern in open_ended_patterns(source)]
     assert dollars == [], "$ matches before a newline at the end too: ask with fullmatch, or end with \\Z"
 
 

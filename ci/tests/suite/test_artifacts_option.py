@@ -37,7 +37,7 @@ def test_what_is_no_folder_is_a_usage_error(tmp_path, what):
         folder.Folder(place, "lab").take()
 
 
-def test_evidence_of_an_older_checkout_is_told_before_anything_runs(tmp_path, monkeypatch, capfd):
+def test_evidence_of_an_older_checkout_is_reported_before_anything_runs(tmp_path, monkeypatch, capfd):
     """Labs would refuse it one by one, each once it is its turn, and call that void: `run again` would not help."""
     old = tmp_path / "artifacts/container" / UNIT
     old.mkdir(parents=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 MARK = "[redacted]"
 WORDS = (
@@ -13,7 +12,7 @@ WORDS = (
 
 
 class AnyCase:
-    """Where an expression, written in lower case, stands in a text in any case.
+    """An expression, written in lower case, for texts in any case.
 
     ``re.IGNORECASE`` alone takes ten times as long: without it, alternatives that all begin with a letter let `re` leap
     over the characters that begin none.
@@ -23,9 +22,10 @@ class AnyCase:
         self._lower_case = re.compile(expression)
         self._any_case = re.compile(expression, re.IGNORECASE)
 
-    def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        """Its places; what the matches hold may be in lower case."""
-        return self._lower_case.finditer(text.lower()) if text.isascii() else self._any_case.finditer(text)
+    def prepared(self, text: str) -> tuple[re.Pattern[str], str]:
+        """The expression, and the text to look for it in; what matches there may be in lower case."""
+        lower = text.lower()
+        return (self._lower_case, lower) if len(lower) == len(text) else (self._any_case, text)
 
 
 _NAMES = AnyCase(rf"{WORDS}|n(?<=\bn)ame|chpasswd|cryptsetup|rootpw|procti")
@@ -38,11 +38,23 @@ _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}\b")
 
 
 def hinted(text: str) -> bool:
-    """Whether anything in the text may be, or may name, a secret."""
-    named = next(_NAMES.finditer(text), None)
-    return (named or _MARKS.search(text) or _RUNS.search(text)) is not None
+    """Tell whether anything in the text may be, or may name, a secret."""
+    return any(pattern.search(where) for pattern, where in (_NAMES.prepared(text), (_MARKS, text), (_RUNS, text)))
+
+
+def hinted_lines(text: str) -> list[tuple[int, int]]:
+    """List the bounds of the lines of which this is so."""
+    lines: set[tuple[int, int]] = set()
+    for pattern, where in (_NAMES.prepared(text), (_MARKS, text), (_RUNS, text)):
+        end = 0
+        while match := pattern.search(where, end):
+            start = text.rfind("\n", end, match.start() + 1) + 1 or end
+            end = text.find("\n", match.end())
+            end = end if end >= 0 else len(text)
+            lines.add((start, end))
+    return sorted(lines)
 
 
 def promising(text: str) -> bool:
-    """Whether a secret may be in it. An image's digest is none, and most commands log one."""
+    """Tell whether a secret may be in it. An image's digest is none, and most commands log one."""
     return hinted(_DIGEST.sub(" ", text))

@@ -6,22 +6,21 @@ from __future__ import annotations
 import base64
 import re
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from .forms import BLANK, BS, HEX, NEWLINE, QUOTE, TOO_LARGE, decoded, is_key, is_login, readable
 from .hint import MARK
 from .names import harmless, sensitive
+from .views import TOO_LARGE, Span, decoded, readable
 
-_GAP = r"(?:[ +_]|%20|\\u0020)"
-KEY_BEGIN = re.compile(rf"-----BEGIN(?:{_GAP}[A-Z0-9]++){{0,4}}?{_GAP}PRIVATE{_GAP}KEY(?:{_GAP}BLOCK)?-----")
-_KEY_OTHER = (
-    r"(?:Proc-Type|DEK-Info|Comment|Version): ?[\w,. -]++|\\{1,16}[nrt/]"
-    r"|%[0-9A-Fa-f]{2}|\\{1,16}u00[0-9a-f]{2}"
-)
+_KEY_BEGIN = re.compile(r"-----BEGIN(?:[ +][A-Z0-9]++){0,4}?[ +]PRIVATE[ +]KEY(?:[ +]BLOCK)?-----")
+_HEADER = r"(?:Proc-Type|DEK-Info|Comment|Version): ?[\w,. -]++"
+# Further lines, each as a whole.
+_BODY = r"(?>(?:\s{1,40}(?:Proc-Type:.*|DEK-Info:.*|[A-Za-z0-9+/]{1,128}={0,2}[ \t\r]*)$)*)"
 _KEY = re.compile(
-    rf"{KEY_BEGIN.pattern}(?:(?>(?:{_KEY_OTHER}|[A-Za-z0-9+/=\s]|{QUOTE}[,+]?(?=\s{{0,8}}{QUOTE}))*)"
-    rf"-----END{_GAP}[A-Z0-9 +%_]{{1,60}}-----(?:{NEWLINE})?|(?>(?:{_KEY_OTHER}|[A-Za-z0-9+/=])*))"
+    rf"{_KEY_BEGIN.pattern}(?:(?>(?:{_HEADER}|[A-Za-z0-9+/=\s\"',])*)-----END[ +][A-Z0-9 +]{{1,60}}-----"
+    rf"|(?>(?:{_HEADER}|[A-Za-z0-9+/=])*){_BODY})",
+    re.MULTILINE,
 )
 _TOKEN = re.compile(
     r"eyJ[\w-]*+(?:\.[\w-]++\.[\w-]*+(?:\.[\w-]++\.[\w-]++)?)?"
@@ -30,166 +29,161 @@ _TOKEN = re.compile(
     r"|(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?:[A-Za-z0-9]{5}-){3}[A-Za-z0-9]{5}(?![\w-])"
     r"|\$(?:2[abxy]|[1567]|y|gy|sha1|apr1|argon2(?:id?|d))\$[\w./$=,+-]{8,}+"
 )
-_BASIC = re.compile(rf"(\b[Bb]asic[ ,]++(?>(?:{QUOTE})?))([A-Za-z0-9+/]{{6,}}+={{0,2}})")
-_BEARER = re.compile(rf"(\b[Bb]earer[ ,]++(?>(?:{QUOTE})?))([\w.~+/-]{{16,}}+=*+)")
+_BASIC = re.compile(r"\b[Bb]asic[ ,]++[\"']?([A-Za-z0-9+/]{6,}+={0,2})")
+_BEARER = re.compile(r"\b[Bb]earer[ ,]++[\"']?(?=[^\s\d]*\d)([\w.~+/-]{16,}+=*+)")
 _URL = re.compile(r"://((?>(?:(?!://)[^\s\"'`<>\\])+))")
-_URL_QUOTED = re.compile(r"(%3[Aa]%2[Ff]%2[Ff][\w.~-]{1,64}%3[Aa])(?:[\w.~!*-]|%(?!40)[0-9A-Fa-f]{2}){1,256}(?=%40)")
 _LOGIN = re.compile(
     r"(?<![\w/@.:%+-])([A-Za-z_][\w.+-]{0,63}):([^\s:@/\"'`<>\\,;()\[\]]{1,128})@"
     r"(?=((?:[\w-]{1,63}\.)+[\w-]{1,63}(?![\w@])|[\w-]{1,63}:\d|\[[0-9a-fA-F:.]{2,64}\]))"
 )
 # dracut.cmdline(7): netroot=iscsi:[<user>:<password>[:<reverse user>:<reverse password>]]@<server>:...
-_ISCSI = re.compile(r"(\biscsi:[^\s:@]{1,128}):([^\s@]{1,300})(?=@)")
+_ISCSI = re.compile(r"\biscsi:[^\s:@]{1,128}:([^\s@]{1,300})(?=@)")
 # Arguments in auditd's records: hex, with NUL between them.
-_PROCTITLE = re.compile(r"(\bproctitle=)((?:[0-9A-Fa-f]{2}){8,})\b", re.IGNORECASE)
-_TAG_VALUE = re.compile(r"(<secret\b[^<>]*>\s*<value>)([^<>]+)(?=</value>)")
+_PROCTITLE = re.compile(r"\bproctitle=((?:[0-9A-Fa-f]{2}){8,})\b", re.IGNORECASE)
+_LIBVIRT = re.compile(r"<secret\b[^<>]*>\s*<value>([^<>]+)(?=</value>)")
+_PUTTY = re.compile(r"Private-Lines: ?\d++[ \t\r]*+((?>(?:\n[A-Za-z0-9+/]{1,128}={0,2}[ \t\r]*$)+))", re.MULTILINE)
 _NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sips?|xmpp|acct)")
 _UNIT = re.compile(r"[\w-]+\.(?:service|timer|socket|slice|scope|mount|target|device|path)\b|sha\d+:")
+# After curl or wget the option may be one of a cluster, and its argument need no blank.
 _OPTION = re.compile(
-    rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)"
-    rf"(?>(?:{QUOTE})?)(?:(?>(?:{BLANK})+)|=|,[ \t]*+)"
-    rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):([^\s\"'\\]++)"
+    r"(?:(?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)[\"']?(?:[\s=]++|,[ \t]*+)"
+    r"|\b(?:curl|wget)\b(?>[^|;\n]{0,300}?[\s,\"']-[a-zA-Z#]{0,8}u(?=[^\s=]{1,64}:|[\s\"']))[\"']?[ \t,]*+)"
+    r"[\"']?([^\s\"'\\:]++):(?!//)([^\s\"'\\]++)"
 )
-# After a cluster of options, without a blank.
-_CURL = re.compile(
-    rf"(\b(?:curl|wget)\b(?>[^|;\n]{{0,300}}?[\s,\"'\0]-[a-zA-Z#]{{0,8}}u(?=[^\s=]{{1,64}}:|[\s\"']))"
-    rf"(?>(?:{QUOTE})?)(?>[ \t,\0]*)"
-    rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):(?!//)([^\s\"'\\]++)"
-)
-_PUTTY = re.compile(rf"(Private-Lines: ?\d++)((?>(?:{NEWLINE}[A-Za-z0-9+/]{{1,128}}={{0,2}}(?=[\\\"'\s]|$))+))")
 _DATA = re.compile(r"data:([\w/+.-]{0,80}(?:;[\w=.\-]{1,80}){0,8}?)(;base64)?,([^\s\"'`<>\\)]++)")
 _KEY_FILE = re.compile(r"(?i:key_?file)[^}]{0,160}$")
-_PATH = re.compile(rf"\bpath{BS}[\"']?[ \t]*:[ \t]*{BS}[\"']?([^\s\"'\\,]{{1,200}})")
+_PATH = re.compile(r"\bpath[\"']?[ \t]*:[ \t]*[\"']?([^\s\"'\\,]{1,200})")
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
+_HEX = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 _STARTS = ("LS0tLS1CRUdJTi", "eyJ", "H4sI")
+_LINES = re.compile(_BODY, re.MULTILINE)
 
 
 class Inner(NamedTuple):
-    """How to look at what is encoded in a text: what cleans it, and how many bytes may be unpacked for that."""
+    """The way to look at what is encoded in a text: what cleans it, and how many bytes may be unpacked for that."""
 
     clean: Callable[[str], str]
     left: list[int]
 
 
-def keys(text: str) -> str:
-    """The line without private keys."""
-    return _KEY.sub(MARK, text)
-
-
-def clean(text: str, inner: Inner | None) -> str:
-    """The line without what looks like a secret. ``inner`` cleans what is encoded in it; None: too deep to look."""
-    if inner is not None and "data:" in text:
-        text = _DATA.sub(lambda match: _data(match, inner), text)
-    if "asic" in text:
-        text = _BASIC.sub(lambda match: match[1] + MARK if is_login(match[2]) else match[0], text)
-    if "earer" in text:
-        text = _BEARER.sub(lambda m: m[1] + MARK if any(char.isdigit() for char in m[2]) else m[0], text)
-    if "-u" in text or "-U" in text or "--" in text:
-        text = _OPTION.sub(_option, text)
-    if "curl" in text or "wget" in text:
-        text = _CURL.sub(_option, text)
+def keys(text: str) -> Iterator[Span]:
+    """Private keys, most of which have several lines."""
+    if "-----BEGIN" in text:
+        yield from ((*match.span(), MARK) for match in _KEY.finditer(text))
     if "Private-Lines" in text:
-        text = _PUTTY.sub(rf"\1\\n{MARK}", text)
-    if "<secret" in text:
-        text = _TAG_VALUE.sub(rf"\1{MARK}", text)
-    if inner is not None and "roctitle" in text.lower():
-        text = _PROCTITLE.sub(lambda match: _proctitle(match, inner), text)
-    if "iscsi:" in text:
-        text = _ISCSI.sub(rf"\1:{MARK}", text)
-    if "@" in text:
-        text = _LOGIN.sub(_login, _URL.sub(_url, text))
-    if "%40" in text:
-        text = _URL_QUOTED.sub(rf"\1{MARK}", text)
-    text = _TOKEN.sub(lambda match: match[0] if match[0].startswith("eyJ") and "." not in match[0] else MARK, text)
-    return _RUN.sub(lambda match: _run(match, inner), text) if inner is not None else text
+        yield from ((match.start(1) + 1, match.end(1), MARK) for match in _PUTTY.finditer(text))
 
 
-def _option(match: re.Match[str]) -> str:
-    if harmless(match[3]) or (match[2].isdigit() and match[3].isdigit()):
-        return match[0]
-    return f"{match[1]}{match[2]}:{MARK}"
+def found(text: str, start: int, end: int, inner: Inner | None) -> Iterator[Span]:
+    """Find what looks like a secret in a line. ``inner`` cleans what is encoded in it; None: too deep to look."""
+    line = text[start:end]
+    for match in _TOKEN.finditer(text, start, end):
+        if not match[0].startswith("eyJ") or "." in match[0]:
+            yield *match.span(), MARK
+    for pattern, needed in ((_ISCSI, "iscsi:"), (_LIBVIRT, "<secret"), (_BEARER, "earer")):
+        if needed in line:
+            yield from ((*match.span(1), MARK) for match in pattern.finditer(text, start, end))
+    if "asic" in line:
+        yield from ((*m.span(1), MARK) for m in _BASIC.finditer(text, start, end) if is_login(m[1]))
+    if "-u" in line or "-U" in line or "--" in line or "curl" in line or "wget" in line:
+        for match in _OPTION.finditer(text, start, end):
+            if not harmless(match[2]) and not (match[1] + match[2]).isdigit():
+                yield *match.span(2), MARK
+    if "@" in line:
+        for match in _LOGIN.finditer(text, start, end):
+            if not (_NO_LOGIN.fullmatch(match[1]) or _UNIT.match(match[3]) or harmless(match[2])):
+                yield *match.span(2), MARK
+        for match in _URL.finditer(text, start, end):
+            yield from _login_of_url(match)
+    if inner is None:
+        return
+    if "data:" in line:
+        for match in _DATA.finditer(text, start, end):
+            yield from _data(match, inner)
+    if "roctitle" in line.lower():
+        for match in _PROCTITLE.finditer(text, start, end):
+            words = bytes.fromhex(match[1]).decode(errors="replace").replace("\0", " ")
+            if inner.clean(words) != words:
+                yield *match.span(1), MARK
+    for match in _RUN.finditer(text, start, end):
+        yield from _run(match, inner)
 
 
-def _login(match: re.Match[str]) -> str:
-    if _NO_LOGIN.fullmatch(match[1]) or _UNIT.match(match[3]) or harmless(match[2]):
-        return match[0]
-    return f"{match[1]}:{MARK}@"
-
-
-def _url(match: re.Match[str]) -> str:
-    """Host and path stay, and the user's name. A port and a digest are no password."""
-    token = match[1]
+def _login_of_url(match: re.Match[str]) -> Iterator[Span]:
+    """The login in a URL. Host and path stay, and the user's name. A port and a digest are no password."""
+    token, start = match[1], match.start(1)
     host = token.split("/")[0]
     at = host.rfind("@")
     if at < 0 and ":" in host and not host.partition(":")[2].isdigit():
         at = token.rfind("@")  # a slash that nobody has escaped
-    if at <= 0:
-        return match[0]
-    user, colon, password = token[:at].partition(":")
-    if colon and password and not harmless(password):
-        return f"://{user}:{MARK}{match[1][at:]}"
-    if not colon and len(user) >= 20 and not harmless(user):
-        return f"://{MARK}{match[1][at:]}"
-    return match[0]
+    user, colon, password = token[: max(at, 0)].partition(":")
+    if colon and not harmless(password):
+        yield start + len(user) + 1, start + at, MARK
+    elif not colon and len(user) >= 20 and not harmless(user):
+        yield start, start + at, MARK
 
 
-def _proctitle(match: re.Match[str], inner: Inner) -> str:
-    words = bytes.fromhex(match[2]).decode(errors="replace").replace("\0", " ")
-    return f"{match[1]}{MARK}" if inner.clean(words) != words else match[0]
-
-
-def _data(match: re.Match[str], inner: Inner) -> str:
+def _data(match: re.Match[str], inner: Inner) -> Iterator[Span]:
     """A data URL, as Ignition has files in: without the secrets in it, or without content where that is one secret."""
-    kind, encoded, payload = match[1], match[2] or "", match[3]
+    encoded, payload = match[2], match[3]
+    if urllib.parse.unquote(payload) == MARK:
+        return
     before = match.string[max(0, match.start() - 400) : match.start()]
-    start = match[0][: match.start(3) - match.start()]
-    if payload == MARK or urllib.parse.unquote(payload) == MARK:
-        return match[0]
     paths = _PATH.findall(before)
     raw = decoded(urllib.parse.unquote(payload), inner.left) if encoded else urllib.parse.unquote_to_bytes(payload)
     text = readable(raw)
-    if _KEY_FILE.search(before) or (paths and secret_path(paths[-1])) or (text is None and _opaque(raw)):
-        return f"data:{kind},{MARK}"
-    if text is None:
-        return match[0]
-    cleaned = inner.clean(text)
-    if cleaned == text:
-        return match[0]
-    again = base64.b64encode(cleaned.encode()).decode() if encoded else urllib.parse.quote(cleaned, safe="/[]:;@!$*")
-    return start + again
+    if _KEY_FILE.search(before) or (paths and _secret_path(paths[-1])) or (text is None and _opaque(raw)):
+        yield match.end(1), match.end(), f",{MARK}"
+    elif encoded and text is not None and (cleaned := inner.clean(text)) != text:
+        yield *match.span(3), base64.b64encode(cleaned.encode()).decode()
 
 
-def secret_path(path: str) -> bool:
-    """Whether a file is named as if it were a secret."""
+def _run(match: re.Match[str], inner: Inner) -> Iterator[Span]:
+    """A run of base64, or what looks like one, if there is a secret in it; of a key's, also its further lines."""
+    run, start = match[0], match.start()
+    if _HEX.fullmatch(run) or match.string.endswith(";base64,", 0, start):
+        return
+    # A path or a name may lead into it.
+    for at in sorted({0, *(at for begin in _STARTS if (at := run.find(begin)) > 0)}):
+        raw = decoded(run[at:], inner.left)
+        text = readable(raw)
+        if (inner.clean(text) != text) if text is not None else _opaque(raw):
+            whole = len(run) >= 60 and match.string[max(0, start - 400) : start].rpartition("\n")[2].strip() == ""
+            further = _LINES.match(match.string, match.end()) if whole else None
+            yield start + at, further.end() if further else match.end(), MARK
+            return
+
+
+def is_login(run: str) -> bool:
+    """Tell whether base64 stands for user:password."""
+    text = readable(decoded(run))
+    return text is not None and text.isprintable() and 0 < text.find(":") < len(text) - 1
+
+
+def _opaque(raw: bytes) -> bool:
+    """Tell whether bytes that are no text hold a key or a token all the same."""
+    if raw is TOO_LARGE or raw.startswith(b"openssh-key-v1\0"):
+        return True
+    # A key in DER begins with a version, where a certificate has a sequence.
+    body = raw[2 + (raw[1] & 0x7F if raw[1] & 0x80 else 0) :] if raw[:1] == b"\x30" and len(raw) > 11 else b""
+    if body.startswith((b"\x02\x01\x00\x02", b"\x02\x01\x00\x30", b"\x02\x01\x01\x04", b"\x02\x01\x01\x30")):
+        return True
+    text = raw.decode("latin-1")
+    return (
+        '"auth"' in text
+        or next(keys(text), None) is not None
+        or next(found(text, 0, len(text), None), None) is not None
+    )
+
+
+def _secret_path(path: str) -> bool:
+    """Tell whether a file is named as if it were a secret."""
     return sensitive(path.rpartition("/")[2].partition(".")[0]) in ("password", "secret", "auth")
 
 
 def secret_file(key: str, value: dict[Any, Any]) -> bool:
-    """Whether an object at ``key`` is the content of a file that is one secret: LUKS's key, or one that is named so."""
-    if key.lower().replace("_", "") == "keyfile":
-        return True
+    """Tell whether an object at ``key`` is a file's content that is one secret: LUKS's key, or a file named so."""
     path = value.get("path")
-    return key == "contents" and isinstance(path, str) and secret_path(path)
-
-
-def _opaque(raw: bytes) -> bool:
-    """Whether bytes that are no text hold a key or a token all the same."""
-    if raw is TOO_LARGE or is_key(raw):
-        return True
-    text = raw.decode("latin-1")
-    return KEY_BEGIN.search(text) is not None or '"auth"' in text or clean(text, None) != text
-
-
-def _run(match: re.Match[str], inner: Inner) -> str:
-    """A run of base64, or what looks like one: replaced if there is a secret in it."""
-    run = match[0]
-    if HEX.fullmatch(run):
-        return run
-    # A path or a name may lead into it.
-    begins = {0, *(at for start in _STARTS if (at := run.find(start)) > 0)}
-    for at in sorted(begins):
-        raw = decoded(run[at:], inner.left)
-        text = readable(raw)
-        if (inner.clean(text) != text) if text is not None else _opaque(raw):
-            return run[:at] + MARK
-    return run
+    return key.lower().replace("_", "") == "keyfile" or (
+        key == "contents" and isinstance(path, str) and _secret_path(path)
+    )

@@ -1,4 +1,4 @@
-"""Which names promise a secret, and which values are harmless whatever their name."""
+"""The names that promise a secret, and the values that are harmless whatever their name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SECRET = re.compile(
     r"|subscriptionkey|functionkey|cookie|tlskey|wepkey|sharedkey|hmackey|signingkey|sessionkey|masterkey"
     r"|dockerconfigjson|dockercfg)$"
 )
-_SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|[a-z](?:Pass|Pw|Pwd)$")
+_SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|[a-z](?:Pass|Pw|Pwd)$|[A-Z](?<!^OLD)PWD$")
 _BARE = frozenset(("pass", "pw", "pwd"))  # everyday words too
 _NO_SECRETS = frozenset(
     # settings of systemd and sudo, and a reference
@@ -43,7 +43,7 @@ Promise = Literal["", "password", "secret", "header", "auth", "object?", "counts
 
 @lru_cache(8192)
 def sensitive(name: str) -> Promise:
-    """What a name promises its value to be: "password", "secret", "header", "auth" (a registry's), "object?" (a
+    """Tell what a name promises its value to be: "password", "secret", "header", "auth" (a registry's), "object?" (a
     Secret's content or its name), "counts?" (tokens, or how many there are), "word?" (an everyday word, unless it is
     seen to be a name), "signed?" (a URL's, if it stands in one), or an empty text for nothing."""
     bare = name.strip("-_.").rstrip("0123456789")
@@ -73,8 +73,8 @@ def sensitive(name: str) -> Promise:
 
 
 def harmless(value: str, kind: Promise = "secret") -> bool:
-    """Whether a value is no secret: empty, our mark, a placeholder, a variable, a path, an object's name, a number of
-    tokens."""
+    """Tell whether a value is no secret: nothing, our mark, a placeholder, a variable, a path, an object's name, or a
+    number of tokens."""
     if not value or _HARMLESS.fullmatch(value):
         return True
     if kind == "object?":
@@ -83,7 +83,7 @@ def harmless(value: str, kind: Promise = "secret") -> bool:
 
 
 def distinctive(value: str) -> bool:
-    """Whether a value is distinctive enough to be looked for everywhere: everyday words are not."""
+    """Tell whether a value is distinctive enough to be looked for everywhere: everyday words are not."""
     if len(value) < 6 or harmless(value) or everyday(value):
         return False
     return len(value) >= 16 or sum(bool(kind.search(value)) for kind in _CLASSES) >= 2

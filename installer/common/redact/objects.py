@@ -2,106 +2,95 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 
-from .forms import BS, NEWLINE, QUOTE, closing
-from .hint import MARK
-from .names import harmless, sensitive
+from .pairs import Pairs, closing, deeper, line_end
+from .views import Span
 
 _TAGS = r"(?>(?:[&!][^\s{]*+[ \t]*+){0,3})"
-_REMARK = r"(?:(?<=[\s{:])#[^\n]*+)?"
-OBJECT = re.compile(
-    rf"(?m:^(?:[^\n]{{0,120}}[:FP] )?[ \t]*(?:-[ \t]+)?[\"']?kind[\"']?:[ \t]*{_TAGS}[\"']?Secret[\"']?[ \t\r]*,?"
-    r"(?:[ \t]+#[^\n]*)?[ \t\r]*$)"
+_KIND = re.compile(
+    rf"kind(?<![\w.-]kind)[\"']?[ \t]*+:[ \t]*+{_TAGS}[\"']?Secret[\"']?(?=[ \t\r]*+(?:[,}}\]#]|$))", re.MULTILINE
 )
-KIND = re.compile(r"(?m)^[ \t]*(?:-[ \t]+)?[\"']?kind[\"']?:[^\n]*\n")
-DATA = re.compile(r"(?m)^[ \t]*(?:-[ \t]+)?[\"']?data[\"']?:")
-VALUE = re.compile(r"(?m)^[ \t]*(?:- )?[\"']?(?i:value)[\"']?[ \t]*[:=][ \t]*")
-_NAME = re.compile(r"[\"']?(?i:name)[\"']?[ \t]*[:=][ \t]*[\"']?([\w.\-]{1,253})")
-DATA_LINE = re.compile(rf"([ \t]*)(?:-[ \t]+)?[\"']?(stringData|data)[\"']?:[ \t]*{_TAGS}\{{?[ \t\r]*{_REMARK}[ \t\r]*")
-_FLOW_LINE = re.compile(rf"[ \t]*(?:-[ \t]+)?[\"']?(stringData|data)[\"']?:[ \t]*{_TAGS}\{{(?=[^\n]*[^\s])")
-_INLINE = re.compile(
-    rf"(?<![\w.-])kind(?>(?:{QUOTE})?)[ \t]*+:[ \t]*+(?>(?:{QUOTE})?)Secret(?>(?:{QUOTE})?)(?=[ \t]*+(?:[,}}\]]|$))"
+_DATA = re.compile(
+    rf"([ds](?<![\w.-].)(?:ata|tringData))[\"']?[ \t]*+:[ \t]*+{_TAGS}(?:(\{{)|(?:(?<=[\s:])#[^\n]*+)?[ \t\r]*$)",
+    re.MULTILINE,
 )
-_DATA_INLINE = re.compile(rf"(?<![\w.-])(?:data|stringData)(?>(?:{QUOTE})?)[ \t]*+:[ \t]*+{_TAGS}\{{")
-_ITEM = re.compile(
-    rf"(?>(?:[\s,]|{NEWLINE})*)(?:{BS}[\"'][\w.\-/]{{1,253}}+{BS}[\"']|[\w.\-/]{{1,253}}+)[ \t]*+:[ \t]*+{_TAGS}"
+_FLOW_ITEM = re.compile(rf"[\s,]*+(?:[\"'][\w.\-/]{{1,253}}+[\"']|[\w.\-/]{{1,253}}+)[ \t]*+:[ \t]*+{_TAGS}")
+_FLOW_VALUE = re.compile(r"[^,{}\n]*+(?>(?:\n[ \t]++[^,:{}\n]++)*)")
+_LINE_ITEM = re.compile(
+    rf"\n([ \t]*+)(?:[\"'][\w.\-/]+[\"']|[\w.\-/]+):(?=\s|$)[ \t]*+{_TAGS}(?:[|>][+-]?\d?[ \t\r]*+(?=\n))?"
 )
-_OPEN = re.compile(rf"({BS})([\"'])")
-_NOTHING = re.compile(rf"(?>(?:[\s,]|{NEWLINE})*)")
-_REST = re.compile(r"[^{}\n]*+")
-_PLAIN = re.compile(r"[^,{}\n]*+")
+_KIND_LINE = re.compile(r"(?m)^[ \t]*(?:- )?[\"']?kind[\"']?:")
+_DATA_LINE = re.compile(r"(?m)^[ \t]*(?:- )?[\"']?(?:stringD|d)ata[\"']?:")
 
 
-def line(text: str, of_secret: bool) -> tuple[str, bool]:
-    """The line without the data in braces after `data:`, and whether these may go on in the next line: the braces are
-    not closed."""
-    match = _FLOW_LINE.match(text)
-    if match is None or not (of_secret or match[1] == "stringData"):
-        return text, False
-    clean, end, ended = _data(text, match.end())
-    return text[: match.end()] + clean + text[end:], not ended
-
-
-def inline(text: str) -> str:
-    """The line without the data of Secrets that stand in it."""
-    if "Secret" not in text or not _INLINE.search(text):
-        return text
-    out: list[str] = []
-    done = 0
-    for match in _DATA_INLINE.finditer(text):
-        if match.start() >= done:
-            clean, end, _ = _data(text, match.end())
-            out += (text[done : match.end()], clean)
-            done = end
-    return "".join((*out, text[done:])) if out else text
-
-
-def named_behind(value: re.Match[str], lines: Iterable[str | None]) -> bool:
-    """Whether the object that `value` is a field of has the name of a secret, in one of the lines that follow."""
-    key = value[0].lstrip(" \t-")
-    column = value[0].index(key)
-    for body in lines:
-        if body is None:
+def data(text: str, pairs: Pairs) -> Iterator[Span]:
+    """Hide the data of Secrets; in a document with one, those of other objects too."""
+    if "Secret" not in text and "stringData" not in text:
+        return
+    borders = [0, *(match.start() for match in re.finditer(r"\n---", text)), len(text)]
+    for begin, end in itertools.pairwise(borders):
+        of_secret = _KIND.search(text, begin, end)
+        if not of_secret and text.find("stringData", begin, end) < 0:
             continue
-        bare = body.lstrip(" \t")
-        indent = len(body) - len(bare)
-        if indent > column or not bare:
-            continue
-        if indent < column or bare.startswith("- "):
-            return False
-        if name := _NAME.match(bare):
-            return bool(sensitive(name[1]))
-    return False
+        at = begin
+        while match := _DATA.search(text, at, end):
+            at = match.end()
+            if of_secret or match[1] == "stringData":
+                for span in _flow(text, at, pairs) if match[2] else _block(text, match, pairs):
+                    yield span
+                    at = max(at, span[1])
 
 
-def _data(text: str, at: int) -> tuple[str, int, bool]:
-    """What is in the braces opened before ``at``, without values; where that ends; whether the braces do."""
-    out: list[str] = []
-    while (item := _ITEM.match(text, at)) is not None:
-        first = last = item.end()
-        opened = _OPEN.match(text, first)
-        if opened is not None:
-            first = opened.end()
-            last = closing(text, first, opened[2], len(opened[1]))
-            if last < 0:
-                return "".join((*out, text[at:first], MARK)), len(text), False
-            end = last + len(opened[0])
-        elif text.startswith(MARK, first):
-            last = end = first + len(MARK)
-        elif text[first : first + 1] in ("{", "["):
-            return "".join(out), at, True  # no Secret has that
+def begin(text: str, at: int) -> int:
+    """Find the begin of the object that ``at`` may be in the data of: its kind or its data, whichever is first."""
+    found = [[match.start() for match in pattern.finditer(text, 0, at)][-1:] for pattern in (_KIND_LINE, _DATA_LINE)]
+    return min((*found[0], *found[1]), default=at)
+
+
+def open_data(text: str, at: int, end: int) -> bool:
+    """Tell whether data before ``at`` may be those of an object whose kind comes only after ``end``."""
+    last = max((match.start() for match in _DATA_LINE.finditer(text, 0, at)), default=-1)
+    return last >= 0 and not _KIND_LINE.search(text, last, end)
+
+
+def _flow(text: str, at: int, pairs: Pairs) -> Iterator[Span]:
+    """The values in braces."""
+    while (item := _FLOW_ITEM.match(text, at)) is not None:
+        first = item.end()
+        quote = text[first : first + 1]
+        if quote in ("{", "["):
+            return  # no Secret has that
+        if quote in ("'", '"'):
+            first += 1
+            last = closing(text, first, quote, len(text))
+            last = last if last >= 0 else line_end(text, first)
+            at = last + 1
         else:
-            plain = _PLAIN.match(text, first)
-            end = plain.end() if plain else first
-            last = first + len(text[first:end].rstrip())
-        value = text[first:last]
-        out += (text[at:first], value if harmless(value) else MARK, text[last:end])
-        at = end
-    rest = _REST.match(text, at)
-    end = rest.end() if rest else at
-    if _NOTHING.fullmatch(text, at, end):
-        return "".join(out), at, text[end : end + 1] == "}"
-    # Whatever is written so, it is data of a Secret.
-    return "".join((*out, MARK)), end, text[end : end + 1] == "}"
+            value = _FLOW_VALUE.match(text, first)
+            at = value.end() if value else first
+            last = first + len(text[first:at].rstrip())
+        yield from pairs.hide(first, last, "secret")
+    rest = re.compile(r"[^{}\n]*+").match(text, at)
+    if rest and rest[0].strip(" \t\r,"):
+        yield from pairs.hide(at, rest.end(), "secret")  # whatever is written so, it is data of a Secret
+
+
+def _block(text: str, match: re.Match[str], pairs: Pairs) -> Iterator[Span]:
+    """The values in the lines that are indented deeper."""
+    start = line_end(text, match.end())
+    before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
+    end = deeper(text, start, len(before.rstrip("\"'")))
+    items: list[re.Match[str]] = []
+    for item in _LINE_ITEM.finditer(text, start, end):
+        if not items or len(item[1]) <= len(items[0][1]):
+            items.append(item)
+    for item, last in zip(items, [*(item.start() for item in items), end][1:], strict=True):
+        value = text[item.end() : last]
+        first = item.end() + len(value) - len(value.lstrip())
+        last = first + len(value.strip().rstrip(","))
+        if first < last and text[first] in "\"'" and text[first] == text[last - 1] and last - first > 1:
+            first, last = first + 1, last - 1
+        yield from pairs.hide(first, last, "secret")

@@ -1,397 +1,390 @@
 """Secrets that follow a name (`password: ...`, `--token ...`, `{"name": ..., "value": ...}`), in any syntax.
 
-`Pairs.clean` is the way in. For each word that may name a secret (_KEY), `_name` finds all of the name, `sensitive` the
-kind of it, `_after` where its value begins, `value` where that ends, by how it is written (`_quoted`, `_list`, a block
-of YAML, or `_plain`, which tells a value from prose), and `_hide` the span, unless the value is harmless (`true`). A
-span is (begin, end, replacement). A value that goes on in the next lines is passed on to the redactor by `begin`.
+For each word that may name a secret (_KEY), `sensitive` tells the kind of it, `_after` finds where its value begins,
+and `_value` where that ends, by how it is written: quoted, a list, a block of YAML, or plain, in which case it may be
+prose. Escapes are undone before (`views`), so that there are none here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 
-from . import phrases
-from .forms import BLANK, BS, NEWLINE, QUOTE, closing, instead
 from .hint import MARK, WORDS, AnyCase
 from .names import Promise, harmless, sensitive
-from .prose import CITED, MOST, Place, everyday, is_prose
-from .streams import Mode
+from .prose import CITED, MOST, Place, everyday, is_prose, plain
+from .views import Span
 
 _KEY = AnyCase(rf"(?:{WORDS})[\w.\-]*+")
-_COLOUR = r"(?>(?:\x1b\[[\d;]{0,16}m)*)"
-_SEPARATOR = re.compile(
-    rf"{_COLOUR}(?>(?:{QUOTE}|%2[27])?)\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd]|\\{{1,16}}u003[dDaA]){_COLOUR}[ \t]*+{_COLOUR}"
-)
-_LIST = re.compile(rf"{QUOTE}[ \t]*+,[ \t]*+(?={QUOTE})")
-_OPTION = re.compile(rf"(?>(?:{QUOTE})?)(?:[ \t]*+,[ \t]*+(?={QUOTE})|(?>(?:{BLANK})+))(?=[^\s-])")
-_CITED_QUOTE = re.compile(rf"[ \t]++(?={QUOTE}\w)")
-_ELEMENT = re.compile(r"(?:[ \t]++[^<>]{0,400}?)?(?:(?<!/)>|\\{1,16}u003[eE])")
+_SEPARATOR = re.compile(r"[\"'`]?\]?[ \t]*+(?::=|=>|[:=])[ \t]*+")
+# An option's argument may stand in the next line, or be the next text of a list.
+_ARGUMENT = re.compile(r"[\"']?(?:[ \t]*+,[ \t]*+(?=[\"'])|[ \t]++)(?=[^\s-])")
+_NEXT_LINE = re.compile(r"[\"']?,?[ \t\r]*+\n[ \t]*+(?:-[ \t]++)?(?=[^\s,-])")
+_AFTER_COMMA = re.compile(r"[\"'][ \t]*+,[ \t]*+(?=[\"'])")
+_ELEMENT = re.compile(r"(?:[ \t]++[^<>]{0,400}?)?(?<!/)>([^<>]*+)")
+_IN_TAG = re.compile(r"<(?:\w{1,32}:)?$")
+_CITED_QUOTE = re.compile(r"[ \t]++(?=[\"'`]\w)")
 _PREFIX = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|(?:\w{1,20}\.)?Secret(?:Str|Bytes)?\((?=[\"']))?"
 )
-_OPEN = re.compile(r"(\\{0,16})([\"'`])|%2[27]|\\{1,16}u002[27]|&(?:quot|apos|#3[49]);")
-_GO_QUOTE = re.compile(r"(\\++)u002[27]")
-_STOP = (
-    rf"{NEWLINE}(?=[ \t\\\"'-]|[\w.\"-]{{1,64}}{BS}[\"']?[ \t]{{0,4}}[:=]|$)"
-    rf"|{QUOTE}(?=$|[\s,;:}}\])>\\])|</|%(?:2[26C]|0[AaDd]|7D)|\0|\\{{1,16}}(?:u0000|x00|u003[cC]/)"
-)
+_STOP = r"[\"'`](?=$|[\s,;:}\])>\\])|</"
 _WORD = re.compile(
-    rf"(?>(?:(?!{_STOP}|[,;&](?=\s|$|{BS}[\"'][\w.\-]{{1,64}}{BS}[\"'][=:])"
-    rf"|[)}}\]>](?=[)}}\]>,;.]{{0,8}}(?:\s|$|{QUOTE})))\S)+)"
+    rf"(?>(?:(?!{_STOP}|[,;&](?=\s|$|[\"'][\w.\-]{{1,64}}[\"'][=:])"
+    r"|[)}\]>](?=[)}\]>,;.]{0,8}(?:\s|$|[\"'`])))[^\s\0])+)"
 )
 _QUERY = re.compile(r"[^\s&\"'`<>#\\]++")
-_WHOLE = re.compile(rf"(?>(?:(?!{_STOP}|[ \t]#|[ \t\r]{{0,16}}$)[^\n])+)")
-_AT_START = re.compile(
-    rf"(?:^|\\n|%0[Aa]|[\r\0])[ \t>]*(?:-[ \t]+)*(?:export[ \t]+|declare -x[ \t]+)?(?:{QUOTE}|%22)?$"
-)
-_BLOCK = re.compile(rf"[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?(?:\r?$|(?={NEWLINE}))")
-_ESCAPED_LINE = re.compile(rf"{NEWLINE}( *+)((?>(?:(?!{NEWLINE}|{QUOTE}(?=[\s,}}\])]|$)).)*))")
-_SCHEME = re.compile(r"(?i:basic|bearer|negotiate|digest|token)[ \t]++(?=[^\s=]++=*+(?:[\s\"'\\,\]})]|$))")
-_BLANK = re.compile(r"\s*+\Z")
-_ITEMS = re.compile(r"[^\]{]*+")
+_WHOLE = re.compile(rf"(?>(?:(?!{_STOP}|[ \t]#|[ \t\r]{{0,16}}$)[^\n\0])+)", re.MULTILINE)
+_FLOW = re.compile(rf"(?>(?:(?!{_STOP}|[,}}]|[ \t]#)[^\n])+)")
+_AT_START = re.compile(r"[ \t>]*(?:-[ \t]+)*(?:export[ \t]+|declare -x[ \t]+)?[\"'`]?")
+_IN_FLOW = re.compile(r"[{,][ \t]*[\"']?$")
+_BLOCK = re.compile(r"[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?\r?(?=\n)")
+_ENTRY = re.compile(r"\s*(?:#|\{|\[|(?:- )?[\"']?[\w.\-/]+[\"']?:(?:\s|$))")
+_ITEM = re.compile(r"\n[ \t]*+(?:- *+)?[\"']?([^\s\"',][^\n\"',]*)")
+_ITEMS = re.compile(r"(?>(?:[\s,]*+(?:\"[^\"\n]*+\"|'[^'\n]*+'|[^\s\"',\[\]{}]++))*)")
+_NOTHING = re.compile(r"[ \t\r]*+(?:\n|\Z)")
+_QUOTED = re.compile(r"([\"'])((?:(?!\1)[^\n])+)\1")
+_SCHEME = re.compile(r"(?i:basic|bearer|negotiate|digest|token)[ \t]++(?=[^\s=]++=*+(?:[\s\"',\]})]|$))")
 _FURTHER = re.compile(r"[ \t](?:[\w.-]{1,64}=|--?\w|[|;&>])")
 _BASE64 = re.compile(r"(?=.*(?:[A-Z0-9]|=))[\w+/%-]{6,}={0,2}")
-_FLOW = re.compile(rf"(?>(?:(?!{_STOP}|[,}}]|[ \t]#)[^\n])+)")
-_IN_FLOW = re.compile(r"[{,][ \t]*(?:[\"'])?$")
-_IN_QUERY = re.compile(r"(?:[?&;]|\\{1,16}u0026|&amp;|%26|%3[fF])$")
-_ASIDE = re.compile(rf"{QUOTE}[ \t]+[^\s,;}}\])\"'#|&]")
-_NUMBER = re.compile(r"[\d.]++(?=[ \t]*+[,}\]])")
-_IN_TAG = re.compile(r"(?:<|\\{1,16}u003[cC])(?:\w{1,32}:)?$")
-_TAG = re.compile(r"<|\\{1,16}u003[cC]")
-_QUOTED = re.compile(rf"{QUOTE}$")
-_ASSIGNED = re.compile(r"(?:=|u003[dD])[ \t]*$")
-_LINE_BEGINS = re.compile(r"(?:\\n|%0[Aa]|[\r\0])?")
 _GOES_ON = re.compile(r"[A-Za-z]{1,20}[,:;]?[ \t]")
-_AFTER_NUL = re.compile(r"\\(?:u0000|x00)$")
-_INDENT = 200
-_FAR = 4096  # characters of a value that are looked at for its end, or for a name after it
-_ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
 _NAMED = re.compile(
-    rf"(?i:\bname){QUOTE}?[ \t]*+[:=][ \t]*+(?>(?:{QUOTE})?)([\w.\-]++)(?>(?:{QUOTE})?)[ ,\t]*+"
-    rf"(?>(?:{NEWLINE}[ \t]*+)?)(?:(?>(?:{QUOTE})?)(?i:value)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+|(\s*+$))"
+    r"[nN](?<!\w.)(?:ame|AME)[\"']?[ \t]*+[:=][ \t]*+[\"']?([\w.\-]++)[\"']?,?\s*+"
+    r"[\"']?[vV](?:alue|ALUE)[\"']?[ \t]*+[:=][ \t]*+"
 )
-_GO_ESCAPE = re.compile(r"u00[0-9a-f]{2}")
-_VALUE_FIRST = re.compile(rf"(?<![\w.-])(?i:value)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+(?=\S)")
-_NAME_NEXT = re.compile(
-    rf"(?>(?:{QUOTE})?)(?>(?:[\s,]|{NEWLINE})*)(?>(?:{QUOTE})?)(?i:name)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+"
-    rf"(?>(?:{QUOTE})?)([\w.\-]++)"
-)
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+_VALUE = re.compile(r"[vV](?<![\w.-].)(?:alue|ALUE)[\"']?[ \t]*+[:=][ \t]*+(?=\S)")
+_NAME_NEXT = re.compile(r"[\"']?[\s,]*+[\"']?[nN](?:ame|AME)[\"']?[ \t]*+[:=][ \t]*+[\"']?([\w.\-]++)")
+_TAG = re.compile(r"(?i:name|key)=[\"']([\w.-]{1,64})[\"'][^<>\n]{0,200}?(?<!/)>([^<>\n]++)(?=</)")
+
+_INDENT = 200  # characters before a name, at most, when it is still at its line's start
+_FAR = 4096  # characters of a value that are looked at for its end, or for a name after it
 _LONGEST_NAME = 64
 
-#: The kind of secret that an everyday word (pass, pwd) or a signature (sig) names, once it is seen to be a name.
-_MEANT: dict[Promise, Promise] = {"word?": "password", "signed?": "secret"}
-#: Called when a value goes on in the next lines, with the way it ends (streams.Mode), the name's column, and its quote.
-Begin = Callable[[Mode, int, str], None]
-#: Called with each secret.
-TakeSecret = Callable[[str], None]
+# Passwords that no separator leads to: arguments of commands, netrc, kickstart, and what people say.
+_ARGUMENTS = tuple(
+    re.compile(rf"\b(?:{programs})\b(?>[^|;\n]{{0,300}}?(?<=[\s,\"'`=\[]){option})[\"']?[\s,=]*+(?=[^\s,;|&])")
+    for programs, option in (
+        (r"sshpass|login|mysql\w*|htpasswd|racadm|ldap\w+|smbclient", "-[pPw]"),
+        (r"ipmitool", "-P"),
+        (r"fence_\w+|user(?:add|mod)", "-p"),
+        (r"rootpw", r"(?:--(?:plaintext|iscrypted)[ \t]++)?(?=\S)"),
+    )
+)
+_NETRC = re.compile(r"\b(?:machine|login|default)\b(?>(?:\s++(?!password\b)\S{1,128}+){0,5})\s++password[ \t]++(\S++)")
+_LINE = re.compile(r"^[ \t]*+(?:password|passphrase|bindpw)[ \t]++([^\s\"'`\\=:]++)(?=[ \t\r]*+$)", re.MULTILINE)
+_ECHO = re.compile(
+    r"\becho[ \t]++(?:-\w++[ \t]++)?[\"']?(?:\w++:)?([^\s\"'|:]{1,128}+)"
+    r"(?=[\"']?[ \t]*+\|[ \t]*+(?:sudo[ \t]++)?(?:chpasswd|passwd|cryptsetup)\b)"
+)
+_SAID = re.compile(
+    r"(?i:\bpass(?:word|phrase|code)s?)(?>(?:[ \t]++(?:is|was|to|:=|(?:changed|set|reset|updated)[ \t]++to)(?=[ \t]))?)"
+    r"[ \t]++(?>(?:for [\w.@-]{1,64}:?[ \t]++)?)"
+    r"([^\s\"'`\\=:,;(){}<>\[\]|&/]{6,128}+)(?=[\s\"'`\\,;.)]|$)"
+)
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
+_ODD = re.compile(r"(?=\D*\d)(?=.*[A-Za-z])")
+
+
+@lru_cache(256)
+def _deeper(column: int) -> re.Pattern[str]:
+    return re.compile(rf"(?>(?:\n(?:[ \t]{{{column + 1},}}\S[^\n]*+|[ \t\r]*+(?=\n)))*)")
+
+
+def deeper(text: str, at: int, column: int) -> int:
+    """Find the end of the lines that follow the one which ends at ``at`` and are indented deeper than ``column``."""
+    match = _deeper(min(column, _INDENT)).match(text, at)
+    return at + len(match[0].rstrip()) if match else at
+
+
+def closing(text: str, start: int, quote: str, end: int) -> int:
+    """The end of a text from ``start``, opened by ``quote``; -1 if there is none before ``end``."""
+    at = start
+    while (at := text.find(quote, at, end)) >= 0:
+        first = at
+        while first > start and text[first - 1] == "\\":
+            first -= 1
+        if quote == "'" and text[at + 1 : at + 2] == "'" and at > start:
+            at += 2  # how YAML writes one
+        elif (at - first) % 2 == 0:
+            return at
+        else:
+            at += 1
+    return -1
+
+
+def line_end(text: str, at: int) -> int:
+    """The end of the line that has ``at``."""
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
+
+
+def _in_document(before: str) -> bool:
+    """Tell whether a name after this is a key of YAML."""
+    return _AT_START.fullmatch(before) is not None or ("{" in before and _IN_FLOW.search(before) is not None)
 
 
 class Pairs:
-    """Finds the values of sensitive names in a line. ``begin`` is called where one goes on in the next line, ``found``
-    with each secret."""
+    """The values of sensitive names in a text; each secret is handed to ``take``."""
 
-    def __init__(self, begin: Begin, take_secret: TakeSecret) -> None:
-        self._begin = begin
-        self._take_secret = take_secret
+    def __init__(self, text: str, take: Callable[[str], None]) -> None:
+        self._text = text
+        self._take = take
+        self._line = (0, -1)  # the bounds of the line that was looked at last
 
-    def clean(self, text: str) -> str:
-        """The line without values of sensitive names."""
-        out: list[str] = []
-        done = 0
-        for match in _KEY.finditer(text):
-            if match.start() < done:
+    def _end(self, at: int) -> int:
+        """The end of the line that has ``at``; it may be long, and have many values."""
+        if not self._line[0] <= at <= self._line[1]:
+            self._line = (at, line_end(self._text, at))
+        return self._line[1]
+
+    def hide(self, first: int, last: int, kind: Promise = "password") -> Iterator[Span]:
+        """Hide a part of the text, unless it is harmless."""
+        value = self._text[first:last]
+        if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
+            return
+        self._take(value)
+        yield first, last, MARK
+
+    def line(self, start: int, end: int) -> Iterator[Span]:
+        """Hide values that begin in this line."""
+        text = self._text
+        done = start
+        line = text[start:end]
+        pattern, lower = _KEY.prepared(line)
+        for match in pattern.finditer(lower):
+            begin = start + match.start()
+            if begin < done:
                 continue
-            start, end = _name(text, match.start(), match.end(), done)
-            kind = sensitive(text[start:end])
-            if not kind or (kind in ("word?", "signed?") and not _meant(text, start, end, kind)):
+            least = max(done, begin - _LONGEST_NAME)
+            while begin > least and text[begin - 1] in _NAME:
+                begin -= 1
+            name = text[begin : start + match.end()].rstrip(".-")
+            kind = sensitive(name)
+            if kind == "word?" and not self._meant(begin, begin + len(name)):
                 continue
-            kind = _MEANT.get(kind, kind)
-            span = self._after(text, start, end, kind)
-            if span is not None and span[0] >= done:
-                first, last, instead = span
-                out += (text[done:first], instead)
-                done = last
-        text = "".join((*out, text[done:])) if out else text
-        if any(mark in text for mark in ("ass", "ASS", "pw", "-p", "-P", "-w", "crypt")):
-            text = self._phrases(text)
-        if "ame" in text or "AME" in text:
-            text = self._named(text)
-            if "alue" in text or "ALUE" in text:
-                text = self._valued(text)
-        return text
+            if kind:
+                for span in self._after(begin, begin + len(name), "password" if kind == "word?" else kind):
+                    yield span
+                    done = max(done, span[1])
+        if any(mark in line for mark in ("ass", "ASS", "pw", "-p", "-P", "-w", "crypt", "login")):
+            yield from self._phrases(start, end)
+        if "ame=" in line or "key=" in line:
+            for match in _TAG.finditer(text, start, end):
+                if sensitive(match[1]):
+                    yield from self.hide(*match.span(2))
 
-    def _phrases(self, text: str) -> str:
-        """Hide passwords that no separator leads to."""
-        spans = [self.value(text, at, "password", at, option=True) for at in phrases.arguments(text)]
-        spans += [self._hide(text, first, last, "password") for first, last in phrases.words(text)]
-        return instead(text, [span for span in spans if span is not None])
-
-    def _valued(self, text: str) -> str:
-        """Hide values that come before their names: {"value": ..., "name": "PASSWORD"}."""
-        spans = []
-        for match in _VALUE_FIRST.finditer(text):
-            near = text[match.end() : match.end() + _FAR]
-            opened = _OPEN.match(near)
-            if opened is None:
-                word = _WORD.match(near)
-                first, last = 0, len(word[0].rstrip(",")) if word else 0
-            elif opened[2] is None:
-                first, last = opened.end(), near.find(opened[0], opened.end())
-            else:
-                first, last = opened.end(), closing(near, opened.end(), opened[2], len(opened[1]))
-            name = _NAME_NEXT.match(near, last) if last > first else None
-            if name is not None and sensitive(name[1]):
-                span = self._hide(text, match.end() + first, match.end() + last, "password")
-                spans += [span] if span is not None else []
-        return instead(text, spans)
-
-    def _named(self, text: str) -> str:
-        """Hide values of fields called value, after their names: {"name": "PASSWORD", "value": ...}."""
-        spans = []
+    def named(self) -> Iterator[Span]:
+        """Hide values of fields called value, before or after the name: {"name": "PASSWORD", "value": ...}."""
+        text = self._text
+        if "ame" not in text and "AME" not in text:
+            return
         for match in _NAMED.finditer(text):
-            if not sensitive(match[1]):
-                continue
-            if match[2] is not None:
-                self._begin("named", 0, "")
-                continue
-            span = self.value(text, match.end(), "password", match.start())
-            spans += [span] if span is not None else []
-        return instead(text, spans)
+            if sensitive(match[1]):
+                yield from self._value(match.end(), "password", match.start(), option=False)
+        for match in _VALUE.finditer(text):
+            at = match.end()
+            least = max(0, match.start() - _INDENT)
+            column = match.start() - max(least, text.rfind("\n", least, match.start()) + 1)
+            if text[at] in "\"'`":
+                first, last = at + 1, closing(text, at + 1, text[at], at + _FAR)
+            elif _BLOCK.match(text, at):
+                first, last = self._end(at), deeper(text, self._end(at), column)
+                first += len(text[first:last]) - len(text[first:last].lstrip())
+            else:
+                pattern = _WORD if "{" in text[match.start() - column : at] else _WHOLE
+                word = pattern.match(text, at, at + _FAR)
+                first, last = at, word.end() if word else at
+            name = _NAME_NEXT.match(text, last) if last > first else None
+            if name is not None and sensitive(name[1]):
+                yield from self.hide(first, last)
 
-    def _after(self, text: str, start: int, end: int, kind: Promise) -> tuple[int, int, str] | None:
-        """The span of the value that follows the name at start:end; None where there is no secret."""
-        option = text[start] == "-" and (
-            start == 0
-            or text[start - 1] in " \t\"'`,[(=\0"
-            or _AFTER_NUL.search(text, max(0, start - 24), start) is not None
-        )
-        match = _SEPARATOR.match(text, end)
-        if match is None:
-            if _IN_TAG.search(text, max(0, start - 40), start) and (element := _ELEMENT.match(text, end)):
-                stop = _TAG.search(text, element.end())
-                return self._hide(text, element.end(), stop.start() if stop else len(text), kind)
-            if kind == "password" and not option and (cited := _CITED_QUOTE.match(text, end)):
-                return self._cited(text, cited.end())
-            named = kind == "header" or (kind == "password" and text[start - 2 : start - 1] == "(")
-            match = (_OPTION if option else _LIST).match(text, end) if option or named else None
-            if match is None:
-                return None
-            return self.value(text, match.end(), kind, start, option=True)
-        if (match[0] == "=" or match[0][-5:].lower() == "u003d") and _IN_QUERY.search(text, max(0, start - 24), start):
-            query = _QUERY.match(text, match.end())
-            return self._hide(text, match.end(), query.end(), kind) if query else None
-        if text[match.end() : match.end() + 1] in (":", "=") or text.startswith("//", match.end()):
-            return None  # a comparison, a scope, a URL
-        # An assignment before others, or before a command, ends with its word.
-        option = option or (
-            match[0].endswith("=") and _FURTHER.search(text, match.end(), match.end() + 2000) is not None
-        )
-        return self.value(text, match.end(), kind, start, option=option)
+    def _phrases(self, start: int, end: int) -> Iterator[Span]:
+        text = self._text
+        for pattern in _ARGUMENTS:
+            for match in pattern.finditer(text, start, min(end + 1, len(text))):
+                yield from self._value(match.end(), "password", match.end(), option=True)
+        if text[start:end].strip(" \t\r-\"',") == "P" and (argument := _NEXT_LINE.match(text, end)):
+            yield from self._value(argument.end(), "password", argument.end(), option=True)  # ipmitool's, in lines
+        for pattern in (_NETRC, _LINE, _ECHO):
+            for match in pattern.finditer(text, start, end if pattern is not _NETRC else min(end + 400, len(text))):
+                if not everyday(match[1]):
+                    yield from self.hide(*match.span(1))
+        for match in _SAID.finditer(text, start, end):
+            if _ODD.match(match[1]) and not plain(match[1]):
+                yield from self.hide(*match.span(1))
 
-    def _cited(self, text: str, at: int) -> tuple[int, int, str] | None:
-        """The span of a password that is quoted in a sentence."""
-        opened = _OPEN.match(text, at)
-        if opened is None or opened[2] is None:
-            return None
-        near = text[opened.end() : opened.end() + MOST]
-        length = closing(near, 0, opened[2], len(opened[1]))
-        if length <= 0 or everyday(near[:length]):
-            return None
-        return self._hide(text, opened.end(), opened.end() + length, "password")
+    def _meant(self, start: int, end: int) -> bool:
+        """Tell whether an everyday word is the name of a password."""
+        text = self._text
+        before = text[max(0, start - 80) : start].rpartition("\n")[2]
+        if text[start] == "-" or before[-1:] in ("'", '"', "`"):
+            return True
+        separator = _SEPARATOR.match(text, end)
+        after = text[separator.end() : separator.end() + 1] if separator else ""
+        # Shells have PWD, and tests say PASS.
+        if separator is None or after in ("/", "~", "", "\n") or text[start:end] in ("PASS", "PWD"):
+            return False
+        return ":" not in separator[0] or (separator[0] == ":" and after.isalnum()) or _in_document(before)
 
-    def value(
-        self, text: str, at: int, kind: Promise, name: int, *, option: bool = False
-    ) -> tuple[int, int, str] | None:
-        """The value at ``at`` of the name at ``name``: (begin, end, what to write instead), None where it is no secret.
+    def _after(self, start: int, end: int, kind: Promise) -> Iterator[Span]:
+        """Hide the value that follows the name at start:end."""
+        text = self._text
+        before = text[max(0, start - 24) : start]
+        in_query = before[-1:] in ("?", "&", ";")
+        option = text[start] == "-" and (not before or before[-1] in " \t\n\"'`,[(=\0")
+        separator = _SEPARATOR.match(text, end)
+        if kind == "signed?":
+            if not (in_query and text[end : end + 1] == "="):
+                return
+            kind = "secret"
+        if separator is None:
+            listed = kind == "header" or (kind == "password" and before[-2:-1] == "(")
+            argument = self._argument(start, end) if option else _AFTER_COMMA.match(text, end) if listed else None
+            if argument is not None:
+                yield from self._value(argument.end(), kind, start, option=True)
+            elif (element := _ELEMENT.match(text, end)) and _IN_TAG.search(before):
+                yield from self.hide(*element.span(1), kind)
+            elif kind == "password" and not option and (cited := _CITED_QUOTE.match(text, end)):
+                at = cited.end() + 1
+                last = closing(text, at, text[at - 1], at + MOST)
+                if last > at and not everyday(text[at:last]):
+                    yield from self.hide(at, last)
+            return
+        at = separator.end()
+        if separator[0] == "=" and in_query:
+            query = _QUERY.match(text, at)
+            yield from self.hide(at, query.end(), kind) if query else ()
+        elif text[at : at + 1] not in (":", "=") and not text.startswith("//", at):  # a comparison, a scope, a URL
+            # An assignment before others, or before a command, ends with its word.
+            option = option or (
+                separator[0][-1] == "=" and bool(_FURTHER.search(text, at, min(self._end(at), at + 2000)))
+            )
+            yield from self._value(at, kind, start, option=option)
 
-        ``option``: the value ends with its word, as an argument on a command line does.
-        """
-        floor = max(0, name - _INDENT)
-        before = text[floor:name]
-        start = None if option else _AT_START.search(before)
-        if floor and start is not None and not start.start():
-            start = None
-        leading = start is not None
-        assigned = _ASSIGNED.search(text, max(0, at - 8), at) is not None
-        place = _place(before, start, assigned=assigned)
+    def _argument(self, start: int, end: int) -> re.Match[str] | None:
+        before = self._text[max(0, start - _INDENT) : start].rpartition("\n")[2]
+        alone = _NEXT_LINE.match(self._text, end) if _AT_START.fullmatch(before) else None
+        return alone or _ARGUMENT.match(self._text, end)
+
+    def _value(self, at: int, kind: Promise, name: int, *, option: bool) -> Iterator[Span]:
+        """Hide the value at ``at`` of the name at ``name``; with ``option`` it ends with its word, as an argument
+        does."""
+        text = self._text
+        begin = max(0, name - _INDENT, text.rfind("\n", max(0, name - _INDENT), name) + 1)
+        before = text[begin:name]
+        assigned = text[at - 1 : at] == "=" or text[max(0, at - 8) : at].rstrip().endswith("=")
+        start = None if option or name - begin >= _INDENT else _AT_START.fullmatch(before)
+        if start is not None:
+            place = Place.DOCUMENT if before or assigned else Place.START
+        else:
+            place = Place.DOCUMENT if _in_document(before) else Place.INSIDE
         prefix = _PREFIX.match(text, at)
         at = prefix.end() if prefix else at
-        column = name - (max(before.rfind("\\n"), before.rfind("\n")) + 1 + floor)
-        opened = _OPEN.match(text, at)
-        if opened is not None:
-            return self._quoted(text, opened, kind, column=column, leading=leading)
-        if leading and (block := _BLOCK.match(text, at)):
-            if not _BLANK.match(text, block.end()):
-                return self._escaped_block(text, block.end(), name)
-            self._begin("block", column, "")
-            return None
-        first = text[at : at + 1]
-        if first == "[" and not text.startswith(MARK, at):
-            return self._list(text, at, column, kind)
-        if first == "{" or (first == "\\" and re.match(NEWLINE, text[at : at + 40])):
-            return None
-        if _BLANK.match(text, at):
-            if leading and kind != "header":
-                self._begin("next", column, "")
-            return None
-        if kind == "header":
-            scheme = _SCHEME.match(text, at)
-            at = scheme.end() if scheme else at
-            leading = leading or not scheme
-        if text.startswith(MARK, at):
+        scheme = _SCHEME.match(text, at) if kind == "header" else None
+        at = scheme.end() if scheme else at
+        end = self._end(at)
+        column = name - begin
+        if text[at : at + 1] in ("'", '"', "`"):
+            yield from self._quoted(at, kind, end, column if start is not None else _INDENT)
+        elif text.startswith(MARK, at):
             more = _WORD.match(text, at + len(MARK))
-            return (at, more.end(), MARK) if more else None
-        # A plain scalar of YAML goes on in deeper lines.
-        scalar = start is not None and not start[0].strip(" \t>-\"'") and not assigned and kind != "header"
-        if cited := CITED.match(text, at):
-            opened = _OPEN.match(text, cited.end())
-            return self._quoted(text, opened, kind, column=column, leading=False) if opened else None
-        end = self._plain(text, at, kind, place, leading=leading, option=option, assigned=assigned)
-        if kind == "auth" and not _BASE64.fullmatch(text, at, end):
-            return None
-        if end > at and start is not None and _QUOTED.search(start[0]) and (number := _NUMBER.match(text, at)):
-            end = number.end()
-        if scalar and (end > at or kind == "password"):
-            clause = _WHOLE.match(text, at) if end == at else None
-            if _BLANK.match(text, clause.end() if clause else end):
-                self._begin("more", column, "")
-        return self._hide(text, at, end, kind) if end > at else None
+            yield from [(at, more.end(), MARK)] if more else []
+        elif text[at : at + 1] in ("[", "{"):
+            yield from self._list(at + 1, kind) if text[at] == "[" else ()
+        elif start is not None and _BLOCK.match(text, at):
+            yield from self._below(end, column, "password")
+        elif _NOTHING.match(text, at):
+            if start is not None and kind != "header":
+                yield from self._next(end, column, kind)
+        elif cited := CITED.match(text, at):
+            if text[cited.end()] in "\"'`":
+                yield from self._quoted(cited.end(), kind, end, _INDENT)
+        else:
+            leading = start is not None or (kind == "header" and not scheme)
+            last = self._plain_end(at, kind, place, leading=leading, option=option, assigned=assigned)
+            scalar = start is not None and not start[0].strip(" \t>-\"'`") and not assigned and kind != "header"
+            yield from self._plain(at, last, kind, column if scalar else -1)
 
-    def _plain(
-        self, text: str, at: int, kind: Promise, place: Place, *, leading: bool, option: bool, assigned: bool
-    ) -> int:
-        """Where a value without quotes ends, or ``at`` if what stands there is none."""
-        match = _WORD.match(text, at, at + _FAR)
-        if match is None:
+    def _quoted(self, at: int, kind: Promise, end: int, column: int) -> Iterator[Span]:
+        text, first = self._text, at + 1
+        quote = text[at]
+        if text.startswith(quote * 2, first):  # three of them, as TOML and Python have
+            last = text.find(quote * 3, first + 2)
+            last = last if last >= 0 else end
+            yield from self.hide(first + 2, last, kind)
+            return
+        last = closing(text, first, quote, end)
+        if last < 0 and column < _INDENT:
+            below = max(end, deeper(text, end, column - (column > 0)))
+            last = closing(text, first, quote, below)
+            end = below if last < 0 and column else end
+        yield from self.hide(first, last if last >= 0 else end, kind)
+
+    def _list(self, first: int, kind: Promise) -> Iterator[Span]:
+        """Hide the items after a bracket: as one in a line, each by itself in lines."""
+        text = self._text
+        last = _ITEMS.match(text, first).end()  # type: ignore[union-attr]
+        if text.startswith(MARK, first) or text[last : last + 1] == "{":
+            return
+        if "\n" not in text[first:last]:
+            yield from self.hide(first, last, kind)
+            return
+        for item in _QUOTED.finditer(text, first, last):
+            yield from self.hide(*item.span(2), kind)
+
+    def _below(self, end: int, column: int, kind: Promise) -> Iterator[Span]:
+        """Hide the lines after ``end`` that are indented deeper than ``column``."""
+        below = self._text[end : deeper(self._text, end, column)]
+        yield from self.hide(end + len(below) - len(below.lstrip()), end + len(below), kind) if below.strip() else ()
+
+    def _next(self, end: int, column: int, kind: Promise) -> Iterator[Span]:
+        """Hide a value that begins in the next line: a scalar, or a list of such."""
+        text = self._text
+        items = re.compile(rf"(?>(?:\n[ \t]{{{column},}}- [^\n]*)+)").match(text, end)
+        if items is not None:
+            for item in _ITEM.finditer(items[0]):
+                if not _ENTRY.match(item[1]):
+                    yield from self.hide(end + item.start(1), end + item.end(1), kind)
+        elif not _ENTRY.match(text, end):
+            yield from self._below(end, column, kind)
+
+    def _plain(self, at: int, last: int, kind: Promise, column: int) -> Iterator[Span]:
+        """Hide a plain value; in a document (``column`` is not negative) it goes on in deeper lines, as YAML's do."""
+        text = self._text
+        if kind == "auth" and not _BASE64.fullmatch(text, at, last):
+            return
+        end = self._end(at)
+        if column >= 0 and (last > at or kind == "password") and not _ENTRY.match(text, end):
+            further = deeper(text, end, column)
+            whole = _WHOLE.match(text, at)
+            if further > end and (not whole or not text[whole.end() : end].strip()):
+                last = further
+        yield from self.hide(at, last, kind) if last > at else ()
+
+    def _plain_end(self, at: int, kind: Promise, place: Place, *, leading: bool, option: bool, assigned: bool) -> int:
+        """Find the end of a value without quotes; ``at`` if what stands there is none."""
+        text = self._text
+        word = _WORD.match(text, at)
+        if word is None:
             return at
-        if match.end() == at + _FAR:  # nothing harmless is as long
-            match = _WORD.match(text, at) or match
-        elif harmless(match[0], kind) and text[match.end() : match.end() + 1] in ("", ",", "}", "]"):
+        if (
+            word.end() - at < _FAR
+            and harmless(word[0], kind)
+            and text[word.end() : word.end() + 1] in ("", ",", "}", "]", "\n")
+        ):
             return at
         clause = _WHOLE.match(text, at, at + MOST)
         if option and not assigned:
             words = text[at : at + 80].split()[:2]
-            return at if len(words) == 2 and everyday(" ".join(words)) else match.end()
+            return at if len(words) == 2 and everyday(" ".join(words)) else word.end()
         if assigned and not leading:
-            return at if kind != "password" and everyday(match[0]) else match.end()
+            return at if kind != "password" and everyday(word[0]) else word.end()
         if clause is None or is_prose(clause[0], kind, place):
             return at
         if leading:
-            match = _WHOLE.match(text, at) or match
-            if _ASIDE.match(text, match.end()) and place is not Place.INSIDE:
-                return len(text.rstrip())
-        elif place is Place.DOCUMENT:
-            match = _FLOW.match(text, at) or match
-        elif kind == "password" and _GOES_ON.match(text, at):
-            match = _WHOLE.match(text, at) or match
-        return match.end()
-
-    def _hide(self, text: str, first: int, last: int, kind: Promise) -> tuple[int, int, str] | None:
-        """The span first:last with its replacement; None where what stands there is harmless."""
-        value = text[first:last]
-        if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
-            return None
-        self._take_secret(value)
-        return first, last, MARK
-
-    def _quoted(
-        self, text: str, opened: re.Match[str], kind: Promise, *, column: int, leading: bool
-    ) -> tuple[int, int, str] | None:
-        first = opened.end()
-        if opened[2] is None:  # of a URL
-            depth = len(opened[0]) - 5
-            if opened[0][0] == "\\":
-                ends = (match.start() for match in _GO_QUOTE.finditer(text, first) if len(match[1]) <= depth)
-                last = next(ends, -1)
-            else:
-                last = text.find(opened[0], first)
-            return self._hide(text, first, last if last >= 0 else len(text), kind)
-        if not opened[1] and text.startswith(opened[2] * 2, first):
-            return self._tripled(text, first + 2, opened[2] * 3, kind)
-        last = closing(text, first, opened[2], len(opened[1]))
-        if last >= 0:
-            return self._hide(text, first, last, kind)
-        rest = text[first:].rstrip()
-        if not rest or harmless(rest, kind):
-            return None
-        if leading and not opened[1]:
-            self._begin("quote", column, opened[2])
-            return first, len(text), MARK + opened[2]
-        return self._hide(text, first, len(text), kind)
-
-    def _tripled(self, text: str, first: int, quotes: str, kind: Promise) -> tuple[int, int, str] | None:
-        """A text in three quotes, as TOML and Python have; it may go on in the next lines."""
-        last = text.find(quotes, first)
-        if last < 0:
-            self._begin("quote", -1, quotes)
-        return self._hide(text, first, last if last >= 0 else len(text), kind)
-
-    def _escaped_block(self, text: str, at: int, name: int) -> tuple[int, int, str] | None:
-        """A block scalar of YAML that stands in a quoted text, where lines are ended by escapes."""
-        line = text.rfind("\\n", 0, name)
-        own = len(re.match(r" *", text[line + 2 : name])[0]) if line >= 0 else 0  # type: ignore[index]
-        first = last = at
-        while (match := _ESCAPED_LINE.match(text, last)) is not None:
-            if match[2] and len(match[1]) <= own:
-                break
-            first = first if first > at else match.start(2)
-            last = match.end()
-        return self._hide(text, first, last, "secret") if first > at else None
-
-    def _list(self, text: str, at: int, column: int, kind: Promise) -> tuple[int, int, str] | None:
-        inner = _ITEMS.match(text, at + 1)
-        if inner is None or text[inner.end() : inner.end() + 1] == "{" or text.startswith(MARK, at + 1):
-            return None
-        if not inner[0].strip():
-            if inner.end() == len(text):
-                self._begin("list", column, "")
-            return None
-        return self._hide(text, at + 1, inner.end(), kind)
-
-
-def _place(before: str, start: re.Match[str] | None, *, assigned: bool) -> Place:
-    """Where a name stands, from what is before it."""
-    if start is not None:
-        return Place.START if _LINE_BEGINS.fullmatch(start[0]) and not assigned else Place.DOCUMENT
-    return Place.DOCUMENT if "{" in before and _IN_FLOW.search(before) else Place.INSIDE
-
-
-def _meant(text: str, start: int, end: int, kind: Promise) -> bool:
-    """Whether an everyday word is the name of a password, and "sig" that of a URL's signature."""
-    before = text[max(0, start - 80) : start]
-    if kind == "signed?":
-        return text[end : end + 1] == "=" and _IN_QUERY.search(before) is not None
-    if text[start] == "-" or _QUOTED.search(before):
-        return True
-    separator = _SEPARATOR.match(text, end)
-    word = text[start:end]
-    if separator is None:
-        return before.endswith("<")
-    if word.lower() == "pwd" and text[separator.end() : separator.end() + 1] in ("/", "~", ""):
-        return False
-    if ":" not in separator[0]:
-        return word != "PWD"
-    if word == "PASS":
-        return False  # how tests say that they pass
-    if separator[0] == ":":
-        return text[separator.end() : separator.end() + 1].isalnum()
-    return _AT_START.search(before) is not None or ("{" in before and _IN_FLOW.search(before) is not None)
-
-
-def _name(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
-    """A name's bounds, given a part of it; escapes before it are no part of it."""
-    floor = max(floor, start - _LONGEST_NAME)
-    while start > floor and text[start - 1] in _NAME:
-        start -= 1
-    before = text[start - 1 : start]
-    if before == "\\" and text[start] in "nrt":
-        start += 1
-    elif before == "%" and _ESCAPES.match(text, start):
-        start += 2
-    elif before == "\\" and _GO_ESCAPE.match(text, start):
-        start += 5
-    while end > start and text[end - 1] in ".-":
-        end -= 1
-    return start, end
+            return (_WHOLE.match(text, at) or word).end()
+        if place is Place.DOCUMENT:
+            return (_FLOW.match(text, at) or word).end()
+        if kind == "password" and _GOES_ON.match(text, at):
+            return (_WHOLE.match(text, at) or word).end()
+        return word.end()

@@ -8,10 +8,7 @@ from functools import cache
 from importlib import resources
 
 START = b"#!/usr/bin/python3 -I\n"
-MODULES = (
-    *("__init__", "__main__", "forms", "hint", "looks", "names", "objects", "pairs", "phrases", "prose", "redactor"),
-    "streams",
-)
+MODULES = ("__init__", "__main__", "hint", "looks", "names", "objects", "pairs", "prose", "redactor", "views")
 _MAIN = "import sys\n\nfrom agent_redact.__main__ import main\n\nsys.exit(main())\n"
 
 

@@ -1,11 +1,11 @@
-"""Whether what follows a name is a value, or a message about one.
+"""The difference between a value after a name and a message about one.
 
 ``password: correct horse battery staple`` is a secret, ``token: unexpected end of JSON input`` is none. Where the name
 stands decides, and what it is called:
 
 - in a document (a line that the name begins and that is indented, an item of a list, behind ``export``, in braces, or
   with ``=``; or a quoted name): any value is hidden, whatever words it is of;
-- at the very start of a line: behind a password's name only words of errors stay, behind others also a sentence that
+- at the very start of a line: after a password's name only words of errors stay, after others also a sentence that
   begins with one and has nothing but plain words in it, and what HTTP says of a status;
 - inside of a line, behind the head of a log's or in a sentence: behind a password's name a sentence stays that begins
   with two words of errors and is plain; behind others any two plain words do.
@@ -47,13 +47,12 @@ _PLAIN = re.compile(
 )
 _AROUND = ".,;:()[]{}<>\"'`!?\\"
 _STATUS = re.compile(r"[1-5]\d\d [A-Z][A-Za-z]+")
-_SENTENCE = re.compile(r"[A-Z]?[a-z]{1,20},? [a-z]{1,20}(?![\w=:])")
 _OF_FIELD = re.compile(r"(?:Required|Forbidden|Too (?:long|many|few))(?: value)?: |(?:Required|Forbidden)(?: value)?\Z")
 CITED = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: (?=\S)|Too long: (?=\S)")
 
 
 class Place(Enum):
-    """Where a name stands."""
+    """The place of a name."""
 
     DOCUMENT = auto()
     START = auto()
@@ -61,19 +60,18 @@ class Place(Enum):
 
 
 def everyday(text: str) -> bool:
-    """Whether a text has only words of error messages."""
+    """Tell whether a text has only words of error messages."""
     return all(word in _WORDS for word in _words(text))
 
 
 def plain(word: str) -> bool:
-    """Whether a word is plain: a word of a sentence, a number, a path, a place in a file; nothing that somebody keeps
-    secret."""
+    """Tell whether a word is a sentence's, a number, a path, a place in a file; nothing that somebody keeps secret."""
     word = word.strip(_AROUND)
     return not word or _PLAIN.fullmatch(word) is not None
 
 
 def is_prose(text: str, kind: str, place: Place) -> bool:
-    """Whether the text after a name of that kind is a message about a secret, not a secret."""
+    """Tell whether the text after a name of that kind is a message about a secret, not a secret."""
     text = text[:MOST]
     words = _words(text)
     if not words or _OF_FIELD.match(text):
@@ -91,7 +89,7 @@ def is_prose(text: str, kind: str, place: Place) -> bool:
         return True
     if place is Place.START:
         return sentence
-    return opened or _SENTENCE.match(text) is not None
+    return opened
 
 
 def _words(text: str) -> list[str]:

@@ -1,1 +1,1 @@
-"""What both programs are asked about: valid inputs, and the same with changes."""
+"""Inputs for both programs: valid inputs, and the same with changes."""

@@ -68,8 +68,8 @@ def scheduler(tmp_path):
         dashboard_address=host.LOOPBACK,
         worker_dashboard_address=host.LOOPBACK,
         silence_logs=50,
-    ) as one:
-        yield one.scheduler_address
+    ) as scheduler:
+        yield scheduler.scheduler_address
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def in_a_thread(function):
     assert not thread.is_alive()
 
 
-def test_a_void_run_that_comes_again_leaves_the_others_alone(tmp_path, program, scheduler):
+def test_a_invalid_run_that_comes_again_leaves_the_others_alone(tmp_path, program, scheduler):
     plan = running.Plan(payload="p", jobs=("slow@vm", "broken@vm"), program=program, limit=100)
     with History(tmp_path / "history.db") as history, Engine(print, address=scheduler, patience=LIMIT) as engine:
         rows = running.run(history, plan, tmp_path / "artifacts", engine, say=print)
@@ -127,10 +127,10 @@ class Relay:
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
-                one, _ = self._server.accept()
+                client, _ = self._server.accept()
                 other = socket.create_connection(("127.0.0.1", self._to))
-                self._ends += [one, other]
-                for source, sink in ((one, other), (other, one)):
+                self._ends += [client, other]
+                for source, sink in ((client, other), (other, client)):
                     self._start(self._pass, source, sink)
 
     @staticmethod
@@ -184,7 +184,7 @@ def performed(address, asked):
     return msgspec.json.decode(text, type=Result).run
 
 
-def test_a_shared_folder_that_takes_nothing_makes_its_run_void(small_disk, program, scheduler):
+def test_a_shared_folder_that_takes_nothing_makes_its_run_invalid(small_disk, program, scheduler):
     """One host of many: the plan goes on."""
     asked = unit(program, "large", folder=str(small_disk / "shared"))
     ready(Path(asked.folder), asked.key)
@@ -195,7 +195,7 @@ def test_a_shared_folder_that_takes_nothing_makes_its_run_void(small_disk, progr
     assert "Read-only file system" in run.void
 
 
-def test_a_host_that_does_not_share_the_folder_is_told_before_it_runs(tmp_path, program, scheduler):
+def test_a_host_that_does_not_share_the_folder_is_reported_before_it_runs(tmp_path, program, scheduler):
     folder = tmp_path / "shared"
     assert performed(scheduler, unit(program, folder=str(folder))).void == (
         f"host 0: {folder}: is not what the collector has there: hosts share the folder of --artifacts"
@@ -243,7 +243,7 @@ def test_a_run_goes_where_its_release_is(tmp_path, program):
     assert sent == ["b", "c", "b", "b", "b", "c", "c"]
 
 
-def test_hosts_of_another_version_alone_are_told_before_anything_runs(tmp_path, program):
+def test_hosts_of_another_version_alone_are_reported_before_anything_runs(tmp_path, program):
     other = {**HAS, VERSION + "0.0-of-yesterday": 1}
     del other[VERSION + version()]
     why = f"its code is of version 0.0-of-yesterday, this is {version()}: update it"
@@ -295,7 +295,7 @@ def test_runs_handle_sigint_even_if_their_parent_ignores_it(tmp_path, program):
 
 # Dask leaves a socket to the garbage collector where it cannot bind it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_busy_port_is_told_in_one_line(capsys):
+def test_a_busy_port_is_reported_in_one_line(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert main(["scheduler", address]) == 2
@@ -304,15 +304,15 @@ def test_a_busy_port_is_told_in_one_line(capsys):
 
 
 @pytest.mark.parametrize("name", [tls.CERTIFICATE, tls.KEY])
-@pytest.mark.parametrize(("content", "told"), [("junk", "no certificate with its key"), (None, "No such file")])
-def test_keys_that_are_broken_are_told_at_once(tmp_path, name, content, told):
+@pytest.mark.parametrize(("content", "message"), [("junk", "no certificate with its key"), (None, "No such file")])
+def test_keys_that_are_broken_are_reported_at_once(tmp_path, name, content, message):
     make_keys(tmp_path / "keys")
     (tmp_path / "keys" / name).write_text(content) if content else (tmp_path / "keys" / name).unlink()
-    with pytest.raises(InformerError, match=rf"--tls: .*: {told}"):
+    with pytest.raises(InformerError, match=rf"--tls: .*: {message}"):
         tls.checked("10.0.0.1:1", tmp_path / "keys")
 
 
-def test_jobs_with_void_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
+def test_jobs_with_invalid_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
     """Nothing is known of it, and it is no question among those that p is corrected for."""
     with History(tmp_path / "history.db") as history:
         history.add([*runs_of("a@vm", ["PPP"], "p"), *runs_of("b@vm", ["PPP"], "p")])
@@ -320,5 +320,5 @@ def test_jobs_with_void_runs_only_are_not_compared(node0_ci, tmp_path, capsys):
     assert node0_ci("compare", "p", "q") == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert "of 1 " in head
-    assert rows[1].endswith("void runs only")
+    assert rows[1].endswith("invalid runs only")
     assert "0.050" in rows[0]

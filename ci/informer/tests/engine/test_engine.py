@@ -95,7 +95,7 @@ class Fleet:
         subprocess.run(["ip", "netns", "del", self.namespace], check=False)
 
     def log(self, word: str = "") -> list[list[str]]:
-        """What runs have noted, of one word."""
+        """List what runs have noted of one kind."""
         with contextlib.suppress(FileNotFoundError):
             return [w for line in (self.folder / "log").read_text().splitlines() if (w := line.split())[0] == word]
         return []
@@ -111,11 +111,11 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory):
-    one = Fleet(tmp_path_factory.mktemp("fleet"))
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
     try:
-        yield one
+        yield fleet
     finally:
-        one.close()
+        fleet.close()
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
     assert "host c is gone" in collecting.logged
 
 
-def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
+def test_a_worker_that_is_reported_to_end_ends_its_run(fleet):
     """It neither waits for it (a lab may take hours) nor leaves it to run twice."""
     collecting = Collecting(fleet, 3)
     fleet.until("began", 3)

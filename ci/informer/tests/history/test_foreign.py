@@ -108,7 +108,7 @@ def test_foreign_files_are_loaded(tmp_path, name):
     text, attempts, seconds = FILES[name]
     (tmp_path / "junit.xml").write_text(text)
     run = junit.load([tmp_path / "junit.xml"], "e2e", "4.20.1", BEGAN)
-    assert [(one.test, one.outcome) for one in run.attempts] == attempts
+    assert [(attempt.test, attempt.outcome) for attempt in run.attempts] == attempts
     assert run.seconds == seconds
 
 

@@ -134,8 +134,8 @@ def test_junit_comes_back_as_it_went_out(tmp_path_factory, attempts):
     path = tmp_path_factory.mktemp("junit") / "out.xml"
     junit.save(path, "node0", [("sno", BEGAN, 12.5, attempts)])
     run = junit.load([path], "sno", "4.20.1")
-    assert [(one.test, one.outcome, one.seconds) for one in run.attempts] == [
-        (f"sno::{one.test}", one.outcome, one.seconds) for one in attempts
+    assert [(attempt.test, attempt.outcome, attempt.seconds) for attempt in run.attempts] == [
+        (f"sno::{attempt.test}", attempt.outcome, attempt.seconds) for attempt in attempts
     ]
     assert (run.began, run.seconds) == (BEGAN, 12.5)
 
@@ -152,7 +152,7 @@ def test_a_test_that_passed_the_second_time_is_a_flake(tmp_path):
     assert (run.began, run.seconds, run.reason) == (BEGAN, 4.5, "first\nmore")
 
 
-def test_void_tests_stay_void_in_junit(tmp_path):
+def test_invalid_tests_stay_invalid_in_junit(tmp_path):
     path = tmp_path / "out.xml"
     junit.save(path, "node0", [("sno", BEGAN, 1.0, [Attempt("t", Outcome.VOID, message="void: dnsmasq ended")])])
     assert junit.load([path], "sno", "p").outcome is Outcome.VOID
@@ -187,7 +187,7 @@ def test_a_message_has_its_error_before_the_code_that_led_there(tmp_path):
     assert run.reason == f"lab.errors.B: SSH of master-0\n{message}"
 
 
-def test_no_artefacts_is_told(tmp_path):
+def test_no_artefacts_is_reported(tmp_path):
     with pytest.raises(InformerError, match=r"phases\.json: neither here"):
         artifacts.load(tmp_path, "p")
     write_run(tmp_path / "x")
@@ -196,7 +196,7 @@ def test_no_artefacts_is_told(tmp_path):
         artifacts.load(tmp_path, "p")
 
 
-def test_odd_artefacts_are_read_or_told(tmp_path):
+def test_odd_artefacts_are_read_or_reported(tmp_path):
     (tmp_path / "x").mkdir()
     phases = tmp_path / "x/phases.json"
     phases.write_text("[]")
@@ -254,7 +254,7 @@ def test_a_file_that_is_damaged_is_named(tmp_path):
         history.runs()
 
 
-def test_a_file_that_does_not_fit_on_its_disk_is_told_by_its_name(small_disk, tmp_path, capsys):
+def test_a_file_that_does_not_fit_on_its_disk_is_reported_by_its_name(small_disk, tmp_path, capsys):
     path = tmp_path / "history.db"
     with History(path) as history:
         history.add([a_run()])
@@ -268,7 +268,7 @@ def test_a_file_that_does_not_fit_on_its_disk_is_told_by_its_name(small_disk, tm
     assert (small_disk / "junit.xml").read_text() == "the old one"
 
 
-def test_output_that_does_not_fit_on_its_disk_is_told(tmp_path):
+def test_output_that_does_not_fit_on_its_disk_is_reported(tmp_path):
     path = tmp_path / "history.db"
     with History(path) as history:
         history.add([a_run()])
@@ -278,7 +278,7 @@ def test_output_that_does_not_fit_on_its_disk_is_told(tmp_path):
     assert (ended.returncode, ended.stderr) == (2, "node0-ci: No space left on device\n")
 
 
-def test_a_disk_that_is_full_is_told_and_loses_nothing(small_disk):
+def test_a_disk_that_is_full_is_reported_and_loses_nothing(small_disk):
     path = small_disk / "history.db"
     with History(path) as history:
         history.add([a_run()])
@@ -294,7 +294,7 @@ def test_a_disk_that_is_full_is_told_and_loses_nothing(small_disk):
         assert [row.key for row in history.runs()] == ["k", "k3"]
 
 
-def test_a_folder_that_cannot_be_written_to_is_told(small_disk):
+def test_a_folder_that_cannot_be_written_to_is_reported(small_disk):
     path = small_disk / "history.db"
     with History(path) as history:
         history.add([a_run()])

@@ -1,4 +1,4 @@
-"""What comes in is anybody's: times, durations, names, links and documents that no program of ours would write."""
+"""Anybody's input: times, durations, names, links and documents that no program of ours would write."""
 
 import os
 from datetime import UTC, datetime, timedelta
@@ -21,11 +21,11 @@ BEGAN = "2026-11-20T00:00:00Z"
 @pytest.fixture
 def folder(tmp_path):
     """Artefacts of one run, and a way to say what is in them: fields of its phase, its tests."""
-    one = tmp_path / "artefacts/sno"
+    folder = tmp_path / "artefacts/sno"
 
     def written(tests=(), **phase):
-        kit.artefacts(one, {"began": BEGAN, **phase}, tests=tests)
-        return one
+        kit.artefacts(folder, {"began": BEGAN, **phase}, tests=tests)
+        return folder
 
     written()
     return written
@@ -109,7 +109,7 @@ def test_terminals_are_not_commanded(node0_ci, tmp_path, folder, capsys):
 
 
 @pytest.mark.parametrize("name", ["phases.json", "tests.json", "installer/logs/events.json"])
-def test_documents_that_nest_too_deeply_are_told_or_passed_over(tmp_path, folder, name):
+def test_documents_that_nest_too_deeply_are_reported_or_passed_over(tmp_path, folder, name):
     path = folder() / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("[" * 100_000)
@@ -120,7 +120,7 @@ def test_documents_that_nest_too_deeply_are_told_or_passed_over(tmp_path, folder
         assert len(artifacts.load(tmp_path / "artefacts", "p")) == 1
 
 
-def test_a_folder_whose_name_is_no_text_is_told(tmp_path, folder):
+def test_a_folder_whose_name_is_no_text_is_reported(tmp_path, folder):
     folder().rename(os.fsdecode(os.fsencode(tmp_path / "artefacts") + b"/s\xff"))
     with pytest.raises(InformerError, match="the folder's name is no UTF-8"):
         artifacts.load(tmp_path / "artefacts", "p")

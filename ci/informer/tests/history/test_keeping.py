@@ -51,7 +51,7 @@ def test_old_evidence_goes_and_red_runs_keep_theirs_longer(history, tmp_path):
     evidence(history, root, range(5), Outcome.FAILED)
     left = kept(history, root, FIRST + timedelta(days=10), green_days=7, red_days=8)
     assert left == ["failed 2", "passed 3", "failed 3", "passed 4", "failed 4"]
-    assert sorted(path.name for path in root.iterdir()) == sorted(one.replace(" ", "-") for one in left)
+    assert sorted(path.name for path in root.iterdir()) == sorted(row.replace(" ", "-") for row in left)
     assert len(history.runs()) == 10
 
 
@@ -120,7 +120,7 @@ def test_nothing_outside_is_removed(history, tmp_path):
 
 
 def test_evidence_of_two_runs_goes_when_both_are_due(history, tmp_path):
-    """What `run` remembered may have been loaded as well."""
+    """Runs that `run` remembered may have been loaded as well."""
     root = tmp_path / "artifacts"
     evidence(history, root, [0])
     run_in(history, "loaded", 0, root / "passed-0", outcome=Outcome.FAILED)
@@ -149,8 +149,8 @@ def test_a_folder_that_is_relative_or_has_the_history_in_it_stays(history, tmp_p
     (tmp_path / "work/services").mkdir()  # where a run leaves something: no stranger's
     with History(tmp_path / "work/services/history.db") as within:
         run_in(within, "history", 0, tmp_path / "work")
-        for one in (history, within):
-            assert prune(one, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+        for store in (history, within):
+            assert prune(store, tmp_path, FIRST + timedelta(days=1000), Limits()) == (0, 0)
     assert (tmp_path / "work/services/history.db").exists()
 
 
@@ -283,7 +283,7 @@ def test_a_trace_has_the_run_and_its_phases_below_one_another(history, row, tmp_
     assert int(by_name["pivot"]["startTimeUnixNano"]) - begin == 66 * 10**9
     assert int(by_name["pivot"]["endTimeUnixNano"]) - begin == 86 * 10**9
     assert by_name["install"]["status"] == {"code": 2, "message": "the API did not answer"}
-    values = {one["key"]: one["value"]["stringValue"] for one in by_name["sno@vm"]["attributes"]}
+    values = {attribute["key"]: attribute["value"]["stringValue"] for attribute in by_name["sno@vm"]["attributes"]}
     assert values["host.name"] == "a"
     assert values["vcs.ref.head.revision"] == "abc"
 

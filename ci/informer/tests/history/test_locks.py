@@ -60,13 +60,13 @@ def node0_ci(tmp_path):
 
 @pytest.mark.parametrize("before", [False, True], ids=["new", "was-elsewhere"])
 def test_a_history_without_locks_is_used_with_a_warning(tmp_path, node0_ci, before):
-    told = "its file system has no locks; history.db.lock beside it stands for them: run one plan at a time"
+    warning = "its file system has no locks; history.db.lock beside it stands for them: run one plan at a time"
     (tmp_path / "e2e.xml").write_text(JUNIT)
     if before:
         with History(tmp_path / "history.db") as history:
             filled(history, sno=["P"])
     loaded = node0_ci("load", str(tmp_path / "e2e.xml"), "--payload", "p", "--job", "e2e")
-    assert (loaded.returncode, loaded.stderr) == (0, f"node0-ci: {tmp_path / 'history.db'}: {told}\n")
+    assert (loaded.returncode, loaded.stderr) == (0, f"node0-ci: {tmp_path / 'history.db'}: {warning}\n")
     read = node0_ci("history")
     assert (read.returncode, len(read.stdout.splitlines())) == (0, 2 + before)
     assert not (tmp_path / "history.db.lock").exists()
@@ -99,6 +99,6 @@ def test_without_locks_a_folder_keeps_writers_apart_and_is_named_if_left_behind(
     )
 
 
-def test_a_folder_has_locks_and_one_that_is_read_only_is_told_elsewhere(tmp_path):
+def test_a_folder_has_locks_and_one_that_is_read_only_is_reported_elsewhere(tmp_path):
     assert files.has_locks(tmp_path)
     assert files.has_locks(tmp_path / "nowhere")

@@ -1,4 +1,4 @@
-"""What JUnit files do not prove to be green is not green, whoever wrote them."""
+"""Runs that no JUnit file proves to be green, whoever wrote it."""
 
 import pytest
 
@@ -40,7 +40,7 @@ TWO = {
         {"pytest::c::t": F, "pytest#2::c::t": P},
     ),
     "two files": (
-        [f'<testsuite name="a" {STAMP}>{one}</testsuite>' for one in (FAIL, PASS)],
+        [f'<testsuite name="a" {STAMP}>{outcome}</testsuite>' for outcome in (FAIL, PASS)],
         {"leg0/junit.xml::a::c::t": F, "leg1/junit.xml::a::c::t": P},
     ),
     "suites within suites": (
@@ -77,7 +77,9 @@ TWO = {
 def test_the_same_name_elsewhere_is_another_test(tmp_path, name):
     texts, expected = TWO[name]
     run = run_of(tmp_path, *texts)
-    assert sorted(one.value for one in outcomes(run).values()) == sorted(one.value for one in expected.values())
+    assert sorted(outcome.value for outcome in outcomes(run).values()) == sorted(
+        value.value for value in expected.values()
+    )
     assert set(outcomes(run)) == set(expected)
     assert run.outcome is F
 
@@ -217,7 +219,7 @@ def test_a_file_without_a_time_is_not_of_today(node0_ci, tmp_path, capsys, stamp
 @pytest.mark.parametrize(
     "text", ["", '[{"name": "t", "outcome": "fai', "null", "{}", '[{"name": "t", "outcome": "passed"}, 3]']
 )
-def test_outcomes_that_cannot_be_read_are_void(tmp_path, text):
+def test_outcomes_that_cannot_be_read_are_invalid(tmp_path, text):
     """A disk was full, or the run was killed while it wrote them: its phases say nothing about its tests."""
     artefacts(tmp_path / "sno", {}, tests=[{}])
     (tmp_path / "sno/tests.json").write_text(text)

@@ -54,7 +54,7 @@ def pages(tmp_path_factory):
 
 
 class Links(HTMLParser):
-    """What a page refers to, and the elements that want a name."""
+    """Find what a page refers to, and the elements that want a name."""
 
     def __init__(self, text):
         super().__init__()
@@ -167,7 +167,10 @@ def test_pages_are_accessible_in_a_browser(pages, tmp_path):
                     page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
                 )
                 assert passed > 10
-                lines = [f"{path.name} {mode} {one['id']}: {one['nodes'][0]['html'][:200]}" for one in violations]
+                lines = [
+                    f"{path.name} {mode} {violation['id']}: {violation['nodes'][0]['html'][:200]}"
+                    for violation in violations
+                ]
                 assert not lines
             assert page.js(OVERLAPPING) == []
 
@@ -278,7 +281,7 @@ def test_what_others_have_put_beside_the_pages_stays(history, tmp_path):
     assert (tmp_path / "out/CNAME").read_text() == "ci.example.org"
 
 
-def test_a_disk_that_is_full_is_told_and_leaves_the_pages(history, small_disk):
+def test_a_disk_that_is_full_is_reported_and_leaves_the_pages(history, small_disk):
     filled(history, sno=["PF"])
     build(history, small_disk)
     before = contents(small_disk)

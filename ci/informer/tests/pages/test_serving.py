@@ -55,7 +55,7 @@ def test_all_pages_are_there_and_show_what_runs(path):
         path,
         *(("GET", where) for where in ("/", "/grid.html", "/jobs/sno@vm.html", f"/runs/{red.id}.html", "/style.css")),
     )
-    assert [one[0] for one in (index, grid, job, run, style)] == [200] * 5
+    assert [page[0] for page in (index, grid, job, run, style)] == [200] * 5
     assert "Plan abc, made 2026-01-04T00:00:00Z: 1 of 2 runs done" in index[1]
     assert "ha@vm" in index[1]
     assert f'href="runs/{red.id}.html"' in grid[1]
@@ -82,7 +82,7 @@ def test_only_get_is_answered(path, method):
 
 
 @pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:{}/"), ("::1", "http://[::1]:{}/")])
-def test_the_address_is_told_when_it_answers(path, host, url):
+def test_the_address_is_reported_when_it_answers(path, host, url):
     """Whoever waits for the line, a script for example, may ask at once."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as probe:
@@ -163,7 +163,7 @@ def test_a_history_that_cannot_be_read_now_is_said(path):
     assert "malformed" in text
 
 
-def test_a_free_port_is_told(path):
+def test_a_free_port_is_reported(path):
     lines = []
 
     def say(line):

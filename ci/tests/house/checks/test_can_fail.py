@@ -16,7 +16,7 @@ ASSERTING = ("raises", "warns", "fail", "timeout", "wait_for", "wait_until")
 #: How many calls may lie between a test and its assertion.
 DEPTH = 3
 #: Measurements that last as long as the user asks for.
-MEASURED = {"ci/bench/installs/idle.py", "ci/bench/installs/machines.py"}
+MEASURED = {"ci/bench/installs/machines.py"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -26,12 +26,12 @@ def called_name(call: ast.Call) -> str:
 
 
 def is_check(word: ast.keyword) -> bool:
-    """Whether a keyword argument is `check=` with anything but a false constant."""
+    """Tell whether a keyword argument is `check=` with anything but a false constant."""
     return word.arg == "check" and not (isinstance(word.value, ast.Constant) and not word.value.value)
 
 
 def asserts(node: ast.AST) -> bool:
-    """Whether a node is an assertion, a `raise`, or a call of ASSERTING."""
+    """Tell whether a node is an assertion, a `raise`, or a call of ASSERTING."""
     if isinstance(node, ast.Call):
         name = called_name(node)
         return name in ASSERTING or "assert" in name or any(is_check(word) for word in node.keywords)
@@ -54,7 +54,7 @@ def helpers_of(texts: Iterable[str]) -> dict[str, list[Function]]:
 
 
 def can_fail(test: Function, helpers: Mapping[str, Sequence[Function]]) -> bool:
-    """Whether a test asserts something, or a helper does that it calls by its name."""
+    """Tell whether a test asserts something, or a helper does that it calls by its name."""
     reached, seen = [test], set[str]()
     for _ in range(1 + DEPTH):
         if any(asserts(node) for function in reached for node in ast.walk(function)):  # most end after a few nodes

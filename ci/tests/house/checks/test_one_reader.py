@@ -17,7 +17,6 @@ OWN = {
     "scenarios/testing/cluster.py",
     "ci/bench/oracle/compare.py",
     "ci/bench/oracle/inputs/cases.py",
-    "ci/bench/oracle/inputs/texts.py",
 }
 
 
@@ -32,11 +31,11 @@ def readers(source: str) -> set[str]:
             case ast.Attribute(value=ast.Attribute(value=ast.Name(id="msgspec"), attr="yaml"), attr="decode"):
                 found.add(f"{attribute.lineno}: msgspec.yaml.decode")
     for plain in nodes(source, ast.Import):
-        for one in plain.names:
-            if (one.name == "yaml" and one.asname) or one.name.startswith(("ruamel", "oyaml")):
-                found.add(f"{plain.lineno}: import {one.name}")
+        for alias in plain.names:
+            if (alias.name == "yaml" and alias.asname) or alias.name.startswith(("ruamel", "oyaml")):
+                found.add(f"{plain.lineno}: import {alias.name}")
     for node in nodes(source, ast.ImportFrom):
-        for name in (f"{node.module}.{one.name}" for one in node.names):
+        for name in (f"{node.module}.{alias.name}" for alias in node.names):
             if name.split(".")[0] in ("yaml", "ruamel") or name in ("msgspec.yaml", "msgspec.yaml.decode"):
                 found.add(f"{node.lineno}: from {node.module} import {name.rpartition('.')[2]}")
     return found

@@ -22,7 +22,7 @@ def private_writes(source):
     for node in nodes(source, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("open", "touch"):
             # Only literal arguments are recognised, not variables that hold them.
-            words = {ast.unparse(one) for one in [*node.args, *(k.value for k in node.keywords)]}
+            words = {ast.unparse(argument) for argument in [*node.args, *(k.value for k in node.keywords)]}
             writes = node.func.attr == "open" and any("O_WRONLY" in word for word in words)
             if words & MODES and (writes or node.func.attr == "touch"):
                 lines.append(node.lineno)

@@ -1,4 +1,4 @@
-"""What holds a secret does not show it: texts of objects end in logs, in messages of errors, in failed asserts."""
+"""Objects with secrets do not show them: texts of objects end in logs, in messages of errors, in failed asserts."""
 
 import dataclasses
 import importlib

@@ -41,7 +41,7 @@ def keys() -> Iterator[Vector]:
 
 
 def others() -> Iterator[Vector]:
-    """What has a syntax of its own."""
+    """Yield secrets that have a syntax of their own."""
     login = b64("root:c4lvin!Rack7")
     word = "c4lvin!Rack7"
     yield Vector(

@@ -50,14 +50,14 @@ def opened(text: str, depth: int = 3) -> str:
 
 
 def faults(vector: values.Vector, text: str) -> list[str]:
-    """List the faults of a redacted text that has the vector."""
+    """List what is wrong once a text that has the vector is redacted."""
     clean = redact(around(text))
     everything = opened(clean)
     found = [f"left {secret}" for secret in vector.secrets if secret in everything]
     found += [f"lost {kept}" for kept in (*vector.stays, corpus.BEFORE, corpus.AFTER) if kept not in clean]
     found += ["not marked"] if MARK not in everything else []
     found += ["changes again"] if redact(clean) != clean else []
-    return [f"{vector.name}: {one}" for one in found]
+    return [f"{vector.name}: {fault}" for fault in found]
 
 
 def test_no_secret_of_the_corpus_is_left_and_nothing_else_is_gone() -> None:
@@ -129,11 +129,10 @@ def test_prose_stays(text: str) -> None:
 @given(st.lists(st.sampled_from(sorted(VECTORS)), max_size=6), st.integers(1, 1000), st.integers(400, 3000))
 def test_a_stream_is_read_as_its_text_is(names: list[str], size: int, piece: int) -> None:
     text = "".join(around(VECTORS[name].text) for name in names)
-    original, redactor.PIECE = redactor.PIECE, piece
-    try:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(redactor, "PIECE", piece)
+        patched.setattr(redactor, "NEAR", 1000)
         clean = through(text.encode(), size).decode()
-    finally:
-        redactor.PIECE = original
     for name in names:
         for secret in VECTORS[name].secrets:
             assert secret not in clean
@@ -199,6 +198,7 @@ def test_words_of_errors_are_passwords_in_a_document(word: str, write: str) -> N
 def test_a_secret_object_of_which_a_piece_has_one_half(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Wherever it is cut, also as an item of a list, and with the value before its name."""
     monkeypatch.setattr(redactor, "PIECE", 120)
+    monkeypatch.setattr(redactor, "NEAR", 80)
     data = ["  data:", "    opaque: aHVudGVyMng=", "    other: c2Vjb25k"]
     lines = ["- apiVersion: v1", *data, "  kind: Secret"] if kind == "after" else ["- kind: Secret", *data]
     lines += ["- env:", "  - value: hunter2x", "    name: DB_PASSWORD"]
@@ -320,11 +320,17 @@ def test_the_program(tmp_path: Path) -> None:
 
 
 def test_a_secret_object_whose_kind_comes_in_the_next_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its data are."""
     monkeypatch.setattr(redactor, "PIECE", 100)
+    monkeypatch.setattr(redactor, "NEAR", 60)
+    long = "TG9uZw" * 50
+    data = f"data:\n  long: {long}\n  opaque: aHVudGVyMng=\n  other: c2Vjb25k\n"
     for before in range(60, 140):
-        text = f"{'x' * before}\ndata:\n  opaque: aHVudGVyMng=\n  other: c2Vjb25k\nkind: Secret\n"
-        clean = b"".join(Redactor().stream(io.BytesIO(text.encode()))).decode()
-        assert clean == text.replace("aHVudGVyMng=", MARK).replace("c2Vjb25k", MARK)
+        for text in (f"{'x' * before}\n{data}kind: Secret\n", f"{'x' * before}\nkind: Secret\n{data}id: 7\n" * 2):
+            pieces = list(Redactor().stream(io.BytesIO(text.encode())))
+            assert len(pieces) > 1
+            clean = b"".join(pieces).decode()
+            assert clean == text.replace("aHVudGVyMng=", MARK).replace("c2Vjb25k", MARK).replace(long, MARK)
 
 
 @pytest.mark.parametrize("name", ["password", "PassWord", "PASSWORD", "to\u212aen"])

@@ -1,4 +1,4 @@
-"""The floor of an install: its irreducible steps, each measured alone in one machine and one run (design.md).
+"""The lower bound of an installation: its irreducible steps, each measured alone in one machine (design.md).
 
 live boot, pulls of the images that the flow uses (live by podman, from disk by containerd; both are counted at podman's
 price), the disk write, the boot from disk, and the start of etcd and kube-apiserver: each as often as the flow needs
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.bench.image import NODE0
-from ci.bench.measure import Clock, clock_of, table, timed
+from ci.bench.measure import Clock, clock_of, timed
 from lab import topology
 from lab.lab import Lab
 from lab.release.build import Release, latest_release
@@ -101,7 +101,7 @@ def _pull(host: Any, release: Release, tags: tuple[str, ...]) -> Clock:
 
 
 def times(shape: Topology) -> dict[str, int]:
-    """How often an installation of that shape takes each step of `measure`."""
+    """Count how often an installation of that shape takes each step of `measure`."""
     hosts, masters = len(shape.nodes), len(shape.masters)
     return {
         "live ISO to SSH": hosts,
@@ -116,7 +116,7 @@ def times(shape: Topology) -> dict[str, int]:
 
 
 def measure(lab: Lab, release: Release, iso: Path) -> dict[str, Clock]:
-    """What each step takes, in the order in which an installation takes them."""
+    """Measure each step, in the order in which an installation takes them."""
     node = lab.nodes[lab.topology.nodes[0].name]
     steps: dict[str, Clock] = {}
     with timed() as clock:
@@ -145,7 +145,7 @@ def measure(lab: Lab, release: Release, iso: Path) -> dict[str, Clock]:
 
 
 def live_iso(release: Release, ignition: str, work: Path) -> Path:
-    """The release's machine OS with this Ignition config, made in the folder `work`."""
+    """Make the release's machine OS with this Ignition config in the folder `work`."""
     if release.machine_os_iso is None:
         raise SystemExit("the latest lab release was built without a machine OS")
     config, iso = work / "config.ign", work / "bench.iso"
@@ -163,17 +163,8 @@ def once_each(machine: MachineKind = "vm") -> dict[str, Clock]:
         return measure(lab, release, live_iso(release, _ignition(lab), Path(work)))
 
 
-def run(scenario: str, installed: Topology) -> float:
-    """Print every step and the floor of an installation of that shape; returns the floor in seconds."""
-    steps, often = once_each(), times(installed)
-    floor = sum(often[name] * clock.seconds for name, clock in steps.items())
-    rows = [(name, f"{clock.seconds:6.1f} s, {often[name]} times") for name, clock in steps.items()]
-    table(f"floor of {scenario}, each step alone", [*rows, ("floor", f"{floor:6.1f} s")])
-    return floor
-
-
 def in_turn(shape: Topology) -> dict[str, int]:
-    """How often each step of `measure` occurs in the longest chain of steps that wait for one another.
+    """Count how often each step of `measure` occurs in the longest chain of steps that wait for one another.
 
     One node: live, then from its disk. Several: the other masters install from disk first, the rendezvous host after
     them, all else meanwhile.
@@ -192,8 +183,8 @@ def in_turn(shape: Topology) -> dict[str, int]:
 
 
 def bounds(steps: Mapping[str, Clock], shape: Topology, processors: int) -> tuple[float, float]:
-    """Two times (seconds) that no installation of that shape can undercut: its longest chain of steps, each as fast as
-    alone; and the work of all steps on all hosts, spread over these processors without a gap."""
+    """Return two times (seconds) that no installation of that shape can undercut: its longest chain of steps, each as
+    fast as alone; and the work of all steps on all hosts, spread over these processors without a gap."""
     chain, often = in_turn(shape), times(shape)
     return (
         sum(chain[name] * clock.seconds for name, clock in steps.items()),
