@@ -62,7 +62,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     write_configs(tmp_path, topology.sno(), ACCESS)
     assert read(tmp_path)[1] == yaml.safe_load((tmp_path / "agent-config.yaml").read_text())
     (tmp_path / "agent-config.yaml").write_text("a: [\n")
-    with pytest.raises(TopologyError, match=r"agent-config.yaml: line 2: ") as caught:
+    with pytest.raises(TopologyError, match=r"agent-config.yaml: line 1: ") as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
 
