@@ -91,7 +91,7 @@ def test_a_bad_pull_secret_is_refused_without_its_text(folder):
     assert "s3cret" not in str(error.value)
 
 
-@pytest.mark.parametrize(("text", "rule"), [("a: [", "line 2"), ("- 1", "must be a mapping")])
+@pytest.mark.parametrize(("text", "rule"), [("a: [", "line 1"), ("- 1", "must be a mapping")])
 def test_a_manifest_that_cannot_be_read_is_named(folder, text, rule):
     (folder / ztp.IMAGE_SET).write_text(text)
     with pytest.raises(TopologyError, match=rf"cluster-image-set.yaml: .*{rule}"):
