@@ -15,11 +15,12 @@ from drivers.console import strip_control
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
 from installer.common.commandline import add_completion, print_completion, print_group_help
+from installer.common.numbers import whole_type
 from installer.common.streams import discard_output, output_is_lost
 from lab import topology
 from lab.bmcs.profile import profile
 from lab.cleanup import finish
-from lab.commands import completion
+from lab.commands import access, completion
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
@@ -47,6 +48,8 @@ it leaves nothing behind. To begin with:
   node0-lab ls                       which labs run, and their machines
   node0-lab console master-0         its serial line (leave with Ctrl-])
   node0-lab ssh master-0             a shell on it, as user core
+  node0-lab kubectl get nodes        the cluster that was deployed in it
+  node0-lab open console             its console in this machine's browser, through a proxy
   node0-lab exec -- curl -k https://api.ostest.test.node0.example:6443/readyz
   node0-lab down                     end it
 
@@ -105,6 +108,11 @@ def parser() -> argparse.ArgumentParser:
     console = command("console", _console, "use a machine's serial console; Ctrl-] leaves")
     console.add_argument("node", metavar="NODE", help=node)
     console.add_argument("--log", action="store_true", help="print its output so far, and exit")
+    opened = command("open", _open, "reach a cluster's page or console from this machine's browser, until Ctrl-C")
+    opened.add_argument("what", choices=("page", "console"), help="the installation's page, or the cluster's console")
+    opened.add_argument("--port", type=whole_type(0, 65535), default=0, help="the proxy's port (default: any)")
+    kubectl = command("kubectl", _kubectl, "run kubectl against the cluster that was deployed in a lab")
+    kubectl.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="kubectl's arguments")
     shot = command("shot", _shot, "take a picture of a machine's screen")
     shot.add_argument("node", metavar="NODE", help=node)
     shot.add_argument("file", type=Path, metavar="FILE", help="PNG file to write")
@@ -122,7 +130,7 @@ def parser() -> argparse.ArgumentParser:
     fault = command("fault", _fault, "break a running lab, and mend it")
     fault_command.add_arguments(fault, _add_lab)
     command("gc", _gc, "remove what crashed labs left behind")
-    for sub in (ssh, execute, console, shot, collect, down):
+    for sub in (ssh, execute, console, opened, kubectl, shot, collect, down):
         _add_lab(sub)
     completed = command(
         "completion",
@@ -342,6 +350,17 @@ def _console(arguments: argparse.Namespace) -> int:
         if console.input_socket is None:
             raise LabError(f"{arguments.node} has no serial line to type on")
         return connect_console(console.input_socket, console.raw()[-2000:])
+
+
+def _open(arguments: argparse.Namespace) -> int:
+    with _attached(arguments) as lab:
+        return access.serve(lab, arguments.what, arguments.port)
+
+
+def _kubectl(arguments: argparse.Namespace) -> int:
+    record = _entered(arguments)
+    words = ["kubectl", f"--kubeconfig={access.kubeconfig_of(record.root)}", *_words(arguments)]
+    return _replace(enter_argv(record.init, words, cwd=os.getcwd()))
 
 
 def _shot(arguments: argparse.Namespace) -> int:

@@ -183,6 +183,7 @@ def _tell_how_to_go_on(work: Deployment, *, installed: bool) -> None:
         print(
             f"console    {work.console_url} (user kubeadmin, password in {work.kubeconfig.parent}/kubeadmin-password)"
         )
-        print(f"kubectl    node0-lab exec {which} -- kubectl --kubeconfig {work.kubeconfig} get nodes")
+        print(f"browser    node0-lab open {which} console")
+        print(f"kubectl    node0-lab kubectl {which} get nodes")
     print(f"shell      node0-lab ssh {which} {next(iter(work.lab.nodes))}")
     print(f"end it     node0-lab down {which}")

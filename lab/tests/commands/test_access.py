@@ -1,0 +1,115 @@
+"""The way into a lab from this machine's browser: the proxy, and a kubeconfig that leads through it."""
+
+import asyncio
+import http.client
+import socket
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from installer.common.formats import yamltext
+from lab.commands import access
+from lab.errors import LabError
+
+
+class _Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"x" * 300_000)
+
+    def log_message(self, *_):
+        """Say nothing."""
+
+
+@contextmanager
+def proxied(dial):
+    """Provide the URL's port of a proxy with this way to connect."""
+    proxy = access.Proxy(dial)
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(proxy.serve())
+
+    def run():
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(task)
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield int(proxy.url.rpartition(":")[2])
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(20)
+
+
+def answer(port, head):
+    """Return the first line of the proxy's answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        client.sendall(head)
+        return client.makefile("rb").readline()
+
+
+def test_names_lead_where_the_lab_says():
+    page = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
+    thread = threading.Thread(target=page.serve_forever, args=(0.05,))
+    thread.start()
+    asked = []
+
+    def dial(host, port):
+        asked.append((host, port))
+        return socket.create_connection(("127.0.0.1", page.server_port))
+
+    try:
+        with proxied(dial) as port:
+            for host in ("console.example", "fd00::1"):
+                client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+                client.set_tunnel(f"[{host}]" if ":" in host else host, 443)
+                client.request("GET", "/")
+                assert client.getresponse().read() == b"x" * 300_000
+                client.close()
+    finally:
+        page.shutdown()
+        thread.join()
+        page.server_close()
+    assert asked == [("console.example", 443), ("fd00::1", 443)]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET http://x/ HTTP/1.1\r\n\r\n", b"405"),
+        (b"CONNECT x HTTP/1.1\r\n\r\n", b"405"),
+        (b"CONNECT x:99999 HTTP/1.1\r\n\r\n", b"502"),
+        (b"CONNECT away:1 HTTP/1.1\r\n\r\n", b"502"),
+        (b"CONNECT gone:1 HTTP/1.1\r\n\r\n", b"502"),
+        (b"X" * 20_000 + b"\r\n\r\n", b""),
+    ],
+)
+def test_a_request_that_leads_nowhere_ends_itself_alone(head, status):
+    def dial(host, port):
+        if host == "gone":
+            raise LabError("lab has ended")
+        raise OverflowError if port > 65535 else ConnectionRefusedError
+
+    with proxied(dial) as port:
+        try:
+            line = answer(port, head)
+        except ConnectionResetError:
+            line = b""
+        assert status in line
+        assert b"405" in answer(port, b"GET / HTTP/1.1\r\n\r\n")
+
+
+def test_a_kubeconfig_leads_through_the_proxy():
+    config = {"clusters": [{"name": "a", "cluster": {"server": "https://api.x:6443"}}], "users": []}
+    changed = yamltext.load(access.proxied(yamltext.dump(config), "http://127.0.0.1:1"))
+    assert changed["clusters"][0]["cluster"] == {"server": "https://api.x:6443", "proxy-url": "http://127.0.0.1:1"}
+
+
+def test_a_lab_without_a_cluster_is_told(tmp_path):
+    with pytest.raises(LabError, match="no cluster was deployed"):
+        access.kubeconfig_of(tmp_path)
