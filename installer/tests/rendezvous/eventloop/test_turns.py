@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import selectors
 import socket
 import time
@@ -110,12 +111,12 @@ def test_a_connection_with_the_number_of_one_that_was_closed_is_heard() -> None:
             if newcomers:
                 return
             victim = pairs[-1][0]
-            number = victim.fileno()
             loop.remove_reader(victim)
-            victim.close()
-            newcomers.extend(socket.socketpair())
-            newcomers.sort(key=lambda end: end.fileno() != number)
-            assert newcomers[0].fileno() == number
+            newcomer, other = socket.socketpair()
+            # Closes the one and gives its number to the other, whatever numbers are free in this process.
+            number = os.dup2(newcomer.fileno(), victim.detach())
+            newcomer.close()
+            newcomers.extend((socket.socket(fileno=number), other))
             loop.add_reader(newcomers[0], listen, newcomers[0])
             newcomers[1].send(b"hello")
 
