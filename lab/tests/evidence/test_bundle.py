@@ -1,4 +1,4 @@
-"""What is collected of a machine has limits of ours: it may be anybody's."""
+"""The limits of what is collected of a machine, which may be anybody's."""
 
 import tracemalloc
 from types import SimpleNamespace

@@ -15,7 +15,7 @@ EVIL = "<script>alert('x')</script> & \"quotes\""
 
 
 class Page(HTMLParser):
-    """What a browser would see."""
+    """A page as a browser would see it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ def test_names_that_are_no_utf_8_and_halves_of_characters_are_shown(tmp_path):
     (folder / odd / odd).parent.mkdir(parents=True)
     (folder / odd / odd).write_text("x")
     for root in (folder, tmp_path):
-        [link] = [one for one in Page(report.write(root).read_text()).links if "logs" in one]
+        [link] = [link for link in Page(report.write(root).read_text()).links if "logs" in link]
         assert (os.fsencode(root) + b"/" + unquote_to_bytes(link)) == os.fsencode(folder / odd / odd)
 
 
