@@ -64,9 +64,9 @@ COMMANDS = {
 def copy(source: Path, target: Path) -> None:
     """Copy a log, or the end of a long one, without its secrets: consoles and daemons may print what units were
     given."""
-    with source.open("rb") as what, target.open("wb") as out:
-        what.seek(max(0, source.stat().st_size - FILE_BYTES))
-        Redactor().copy(what, out)
+    with source.open("rb") as log, target.open("wb") as out:
+        log.seek(max(0, source.stat().st_size - FILE_BYTES))
+        Redactor().copy(log, out)
 
 
 def _write(text: str, target: Path) -> None:
@@ -91,17 +91,17 @@ class Collector:
         self._deadline = time.monotonic() + INSIDE_SECONDS
         self._bytes = ALL_BYTES
 
-    def attempt(self, what: str, action: Callable[[], object]) -> bool:
+    def attempt(self, step: str, action: Callable[[], object]) -> bool:
         """Run a step, or note why it failed."""
         try:
             action()
         except (LabError, DriverError, OSError, RuntimeError) as error:
-            self.missing.append(f"{what}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            self.missing.append(f"{step}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
             return False
         return True
 
     def folder(self, *names: str) -> Path:
-        """A folder below the target, made."""
+        """Make a folder below the target."""
         path = self.target.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return path

@@ -27,7 +27,7 @@ NAMES = frozenset({
 
 
 def mark_of(folder: Path) -> str:
-    """The mark of a folder; empty where we put none."""
+    """Return the mark of a folder; empty where we put none."""
     path = folder / MARK
     try:
         if path.is_symlink() or not path.is_file():
@@ -45,15 +45,15 @@ def put_mark(folder: Path, mark: str) -> None:
 
 
 def marks_of(folder: Path) -> str:
-    """The marks of a folder and of those in it at any depth, a line each; empty where the folder has none."""
+    """Return the marks of a folder and of those in it at any depth, a line each; empty where the folder has none."""
     if not mark_of(folder):
         return ""
     return "\n".join(mark_of(path) for path in sorted(mark.parent for mark in folder.rglob(MARK)))
 
 
 def strangers(folder: Path, *, nested: bool = False) -> list[str]:
-    """List the entries at the top of a folder that no run leaves there; `nested`: a marked folder counts only for
-    what no run leaves at its own top."""
+    """List what lies at the top of a folder that no run leaves there, sorted; `nested`: a folder with a mark is listed
+    only for what no run leaves at its own top."""
     others = (path for path in folder.iterdir() if path.name not in NAMES)
     return sorted(p.name for p in others if not (nested and _is_marked(p) and not strangers(p, nested=True)))
 
@@ -63,7 +63,7 @@ def _is_marked(path: Path) -> bool:
 
 
 def has_evidence(folder: Path) -> bool:
-    """Return whether evidence of ours lies in a folder; False of one that is empty, or absent. Raises EvidenceError
+    """Tell whether evidence of ours lies in a folder; False of one that is empty, or is not there. Raises EvidenceError
     where evidence does not belong: a link, a folder with anything else in it."""
     if folder.is_symlink():
         raise EvidenceError(f"{folder}: is a link: name the folder itself")

@@ -88,7 +88,7 @@ class Run:
 
 
 def _number(value: object, most: float) -> float:
-    """A number of another program's, from 0 to `most`; 0 for what is none."""
+    """Return a number of another program's, from 0 to `most`; 0 for what is none."""
     try:
         number = float(value) if isinstance(value, (int, float)) else 0.0
     except OverflowError:
@@ -105,7 +105,7 @@ def _depth(entry: dict[str, Any]) -> int:
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
-    """The entries of a file; a void one for what cannot be read as such: nobody knows what it was."""
+    """Return the entries of a file; an invalid one for what cannot be read as such."""
     if not os.path.lexists(path):
         return []
     try:
@@ -118,7 +118,7 @@ def _entries(path: Path) -> list[dict[str, Any]]:
 
 
 def _text(path: Path, most: int = _MOST) -> str:
-    """The beginning of a regular file: a pipe would be waited for. Empty where it cannot be read."""
+    """Return the beginning of a regular file: a pipe would be waited for. Empty where it cannot be read."""
     try:
         if not path.is_file():
             return ""
@@ -129,7 +129,7 @@ def _text(path: Path, most: int = _MOST) -> str:
 
 
 def runs(root: Path) -> list[Run]:
-    """The runs below a directory, or the run that it is itself; sorted by name."""
+    """Return the runs below a directory, or the run that it is itself; sorted by name."""
     folders = [root] if (root / "phases.json").exists() else sorted(p.parent for p in root.glob("*/phases.json"))
     return [
         Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS), lab_failed=_text(f / LAB_FAILED))
@@ -177,8 +177,8 @@ def _tests(run: Run) -> Iterable[str]:
 
 
 def files_in(folder: Path, pattern: str) -> list[Path]:
-    """The files of a pattern that have anything in them, sorted; none where they cannot be listed: what a host sent may
-    nest too deeply."""
+    """Return the files of a pattern that have anything in them, sorted; none where they cannot be listed: what a host
+    sent may nest too deeply."""
     try:
         return sorted(path for path in folder.glob(pattern) if path.is_file() and path.stat().st_size)
     except (OSError, RecursionError):
@@ -201,7 +201,7 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
 
 
 def page(root: Path, all_runs: Sequence[Run]) -> str:
-    """The page for these runs, with links relative to `root`."""
+    """Return the page for these runs, with links relative to `root`."""
     lines = ["<!doctype html><html lang=en><meta charset=utf-8>", f"<title>{escape(root.absolute().name)}</title>"]
     lines += [f"<style>{_STYLE}</style><h1>{escape(root.absolute().name)}</h1>"]
     for run in (run for run in all_runs if run.outcome == "void"):

@@ -1,4 +1,4 @@
-"""Limits of ours for all that is collected of a machine: it may be anybody's."""
+"""The limits of what is collected of a machine, which may be anybody's."""
 
 import tracemalloc
 from types import SimpleNamespace

@@ -74,16 +74,16 @@ def test_two_labs_do_not_write_to_one_folder(earlier):
     second.let_go()
 
 
-@pytest.mark.parametrize("what", ["index.html", "notes", "console/x"])
+@pytest.mark.parametrize("name", ["index.html", "notes", "console/x"])
 @pytest.mark.parametrize("act", ["take", "claimed"])
-def test_a_folder_of_somebody_else_s_is_refused(tmp_path, what, act):
+def test_a_folder_of_somebody_else_s_is_refused(tmp_path, name, act):
     folder = tmp_path / "theirs"
-    (folder / what).parent.mkdir(parents=True)
-    (folder / what).write_text("theirs")
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text("theirs")
     lab = Folder(folder, "lab")
     with pytest.raises(EvidenceError, match="theirs: is not empty, and no evidence that has our mark"):
         lab.take() if act == "take" else lab.claimed(folder)
-    assert (folder / what).read_text() == "theirs"
+    assert (folder / name).read_text() == "theirs"
     assert not (folder / MARK).exists()
 
 

@@ -149,7 +149,7 @@ def test_names_that_are_no_utf_8_and_halves_of_characters_are_shown(tmp_path):
     (folder / odd / odd).parent.mkdir(parents=True)
     (folder / odd / odd).write_text("x")
     for root in (folder, tmp_path):
-        [link] = [item for item in Page(report.write(root).read_text()).links if "logs" in item]
+        [link] = [link for link in Page(report.write(root).read_text()).links if "logs" in link]
         assert (os.fsencode(root) + b"/" + unquote_to_bytes(link)) == os.fsencode(folder / odd / odd)
 
 
