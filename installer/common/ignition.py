@@ -44,9 +44,9 @@ def merge(parent: Any, child: Any, name: str = "") -> Any:
 def _lists(parent: list[Any], child: list[Any], name: str) -> list[Any]:
     if name in _APPENDED:
         return [*parent, *child]
-    if name not in _KEYS or not all(
-        isinstance(entry, dict) for entry in [*parent, *child]
-    ):  # a user's groups are names
+    # A user's groups are a list of names.
+    has_keys = name in _KEYS and all(isinstance(entry, dict) for entry in [*parent, *child])
+    if not has_keys:
         return [*parent, *(item for place, item in enumerate(child) if item not in [*parent, *child[:place]])]
     merged: dict[object, Any] = {}
     for entry in [*parent, *child]:
