@@ -21,14 +21,13 @@ _KEYS = {
     "partitions": "number",
 }
 _APPENDED = ("options", "mountOptions", "append")
-# Of these lists a path is in one: a child's link replaces a parent's file.
-_NODES = ("files", "directories", "links")
 
 
 def merge(parent: Any, child: Any, name: str = "") -> Any:
     """Merge objects by field and lists, of field `name`, by the key of their entries. The arguments stay as they are.
 
-    The source of a file is replaced with its compression and hash, which Ignition would keep where the child has none.
+    Two deviations: a file's source is replaced with its compression and hash, which Ignition would keep where the child
+    has none; and a path that both have in different lists (a file and a link) stays in both, for validation to refuse.
     """
     if isinstance(parent, dict) and isinstance(child, dict):
         if "source" in child:
@@ -36,8 +35,7 @@ def merge(parent: Any, child: Any, name: str = "") -> Any:
         merged = {
             field: merge(value, child[field], field) if field in child else value for field, value in parent.items()
         }
-        merged |= {field: value for field, value in child.items() if field not in parent}
-        return _each_path_once(merged, child) if name == "storage" else merged
+        return merged | {field: value for field, value in child.items() if field not in parent}
     if isinstance(parent, list) and isinstance(child, list):
         return _lists(parent, child, name)
     return parent if child is None else child
@@ -46,20 +44,12 @@ def merge(parent: Any, child: Any, name: str = "") -> Any:
 def _lists(parent: list[Any], child: list[Any], name: str) -> list[Any]:
     if name in _APPENDED:
         return [*parent, *child]
-    if name not in _KEYS or not all(
-        isinstance(entry, dict) for entry in [*parent, *child]
-    ):  # a user's groups are names
+    # A user's groups are a list of names.
+    has_keys = name in _KEYS and all(isinstance(entry, dict) for entry in [*parent, *child])
+    if not has_keys:
         return [*parent, *(item for place, item in enumerate(child) if item not in [*parent, *child[:place]])]
     merged: dict[object, Any] = {}
     for entry in [*parent, *child]:
         key = entry.get(_KEYS[name]) or ("label", entry.get("label"))
         merged[key] = merge(merged.get(key, {}), entry)
     return list(merged.values())
-
-
-def _each_path_once(storage: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
-    for section in _NODES:
-        others = {entry["path"] for other in _NODES if other != section for entry in child.get(other) or []}
-        if kept := storage.get(section):
-            storage[section] = [entry for entry in kept if entry["path"] not in others]
-    return storage

@@ -1,4 +1,4 @@
-"""Ignition configs merged: lists by their keys, and each path once."""
+"""Ignition configs merged: lists by their keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ def test_storage() -> None:
         "disks": [{"device": "/dev/c", "partitions": [{"number": 1, "label": "a"}, {"label": "b", "sizeMiB": 8}]}],
         "files": [
             {"path": "/a", "mode": 420, "contents": {"source": "data:,a", "compression": "gzip"}},
-            {"path": "/link"},
         ],
         "directories": [{"path": "/b"}],
     }
