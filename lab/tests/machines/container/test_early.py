@@ -266,25 +266,6 @@ def test_boot_loaders_files_are_those_of_their_file_system(tmp_path):
     }
 
 
-def test_a_boot_loader_that_doubles_its_words_takes_no_memory_of_the_host(world, tmp_path):
-    """On a disk, in grub.cfg: 2^40 letters."""
-    image = tmp_path / "disk.raw"
-    with image.open("wb") as file:
-        file.truncate(64 << 20)
-        file.write(b"\1")
-    layout = "label: dos\nstart=2048, type=83\n"
-    subprocess.run(["sfdisk", "-q", str(image)], input=layout, text=True, check=True, capture_output=True)
-    grub = tmp_path / "tree/grub"
-    grub.mkdir(parents=True)
-    (grub / "grub.cfg").write_text("set a=aa\n" + 'set a="${a}${a}"\n' * 40)
-    options = ["-E", "offset=1048576", "-d", str(grub.parent)]
-    subprocess.run(["mkfs.ext4", "-qF", *options, str(image), "32M"], check=True, capture_output=True)
-    machine = world.define(3, disk=image, firmware="bios", memory_mib=256)
-    machine.on()
-    world.console(machine).wait_for(r"no memory left", PATIENCE)
-    machine.off()
-
-
 def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
     """While the initramfs still runs: a generator that never ends, and what it started."""
     script = f"#!/bin/bash\nexec </dev/null >/dev/null 2>&1\n(sleep {_SURVIVOR} &)\nsleep {_SURVIVOR}\n"
