@@ -133,7 +133,10 @@ SECRETS: dict[str, tuple[str, tuple[str, ...]]] = {
             "secret_key_base",
         )
     },
-    **{f"the name {name} with =": (f"x {name}={WORD} id=7", ("id=7",)) for name in ("pass", "pw", "pwd", "adminPwd", "ADMINPWD")},
+    **{
+        f"the name {name} with =": (f"x {name}={WORD} id=7", ("id=7",))
+        for name in ("pass", "pw", "pwd", "adminPwd", "ADMINPWD")
+    },
     "the name pass in JSON": (f'{{"pass":"{PHRASE}","pw":"{PHRASE}"}}', ()),
     "the name pass in Go": (f"{{User:root Pass:{WORD}}}", ("root",)),
     "arguments in lines": (
