@@ -8,7 +8,7 @@ prose. Escapes are undone before (`views`), so that there are none here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 
 from .hint import MARK, WORDS, AnyCase
@@ -124,11 +124,10 @@ def _in_document(before: str) -> bool:
 
 
 class Pairs:
-    """The values of sensitive names in a text; each secret is handed to ``take``."""
+    """The values of sensitive names in a text."""
 
-    def __init__(self, text: str, take: Callable[[str], None]) -> None:
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._take = take
         self._line = (0, -1)  # the bounds of the line that was looked at last
 
     def _end(self, at: int) -> int:
@@ -142,7 +141,6 @@ class Pairs:
         value = self._text[first:last]
         if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
             return
-        self._take(value)
         yield first, last, MARK
 
     def line(self, start: int, end: int) -> Iterator[Span]:

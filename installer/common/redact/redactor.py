@@ -112,16 +112,21 @@ class Redactor:
                 yield from view.outside(self._of_source(view.text, inner, depth, again=again))
 
     def _of_source(self, text: str, inner: looks.Inner | None, depth: int, *, again: bool) -> Iterator[Span]:
-        pairs = Pairs(text, self.secrets.add)
+        pairs = Pairs(text)
         yield from looks.keys(text)
-        yield from objects.data(text, pairs)
-        yield from pairs.named()
+        yield from self._taken(text, objects.data(text, pairs))
+        yield from self._taken(text, pairs.named())
         for start, end in _near_marks(text) if again else hinted_lines(text):
-            yield from pairs.line(start, end)
+            yield from self._taken(text, pairs.line(start, end))
             yield from looks.found(text, start, end, inner)
             view = unescaped(text, start, end) if depth < DEEPEST else None
             if view is not None and hinted(view.text):
                 yield from view.outside(self._spans(view.text, depth + 1))
+
+    def _taken(self, text: str, spans: Iterable[Span]) -> Iterator[Span]:
+        for span in spans:
+            self.secrets.add(text[span[0] : span[1]])
+            yield span
 
     def _inner(self, text: str, left: list[int]) -> str:
         """Clean what is encoded in a text; more may be encoded in that."""
