@@ -19,7 +19,7 @@ from .views import SHORTEST, Span, budget, decoded, encodings, instead, readable
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 4 << 20  # characters of a text that is looked at as a whole
-NEAR = 32 << 10  # characters around the place where a longer text is cut
+NEAR = 16 << 10  # characters around the place where a longer text is cut
 DEEPEST = 4  # encodings inside of each other
 AROUND = 400  # characters around what was hidden that are looked at again
 TRIES = 32  # places that are looked at before a text is not cut

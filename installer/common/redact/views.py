@@ -35,6 +35,7 @@ _CONTROL = re.compile(r"\x1b\[[\d;]{0,16}m|\0")
 _ESCAPE = re.compile(
     r"\\(?:u00[0-9a-fA-F]{2}|x[0-9a-fA-F]{2}|[nrt\"'`\\/])|%[0-9A-Fa-f]{2}|&(?:quot|apos|lt|gt|amp|#3[49]);|\""
 )
+_ESCAPED = re.compile(r"[\\%&\x1b\0]")
 _CHARACTERS = {"\0": "\n", '"': "\n", "\\n": "\n", "\\r": "\r", "\\t": "\t"}
 
 #: A part of a text (begin, end), and what to write instead.
@@ -89,6 +90,8 @@ def sources(text: str) -> list[View]:
 
 def unescaped(text: str, start: int, end: int) -> View | None:
     """Undo one level of escapes in this part of a text; None if it has none."""
+    if not _ESCAPED.search(text, start, end):
+        return None
     pattern = _CONTROL if _CONTROL.search(text, start, end) else _ESCAPE
     parts: list[str] = []
     places: list[int] = []
