@@ -73,7 +73,7 @@ class Authenticator:
             raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not a key on the curve P-256, which ES256 needs")
 
     def recognized(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme | None:
-        """The scheme of a token whose signature was checked before; None when it would have to be checked."""
+        """Return the scheme of a token whose signature was checked before; None when it would have to be checked."""
         if self._open:
             return Scheme.USER if Scheme.USER in allowed else min(allowed)
         for scheme in sorted(allowed):
@@ -83,7 +83,8 @@ class Authenticator:
         return None
 
     def check(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme:
-        """The scheme that the caller proves. Raises Unauthorized, or Forbidden for a good token of another scheme."""
+        """Return the scheme that the caller proves. Raises Unauthorized, or Forbidden for a good token of another
+        scheme."""
         if self._open:
             return Scheme.USER if Scheme.USER in allowed else min(allowed)
         problem = ""

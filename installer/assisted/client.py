@@ -41,7 +41,7 @@ class AssistedClient(RestClient):
         return one_object(self.call("POST", "/clusters", params), "POST /clusters")
 
     def update_install_config(self, cluster_id: str, overrides: str) -> None:
-        """Overrides of the install-config, a JSON text."""
+        """Send overrides of the install-config, a JSON text."""
         self.call("PATCH", _path("clusters", cluster_id, "install-config"), overrides)
 
     def cluster_hosts(self, cluster_id: str, *, with_inventory: bool = False) -> list[Json]:
@@ -50,15 +50,15 @@ class AssistedClient(RestClient):
         return self._list(_path("clusters", cluster_id, "hosts"), query)
 
     def cluster_file(self, cluster_id: str, name: str) -> bytes:
-        """A file that was generated for the cluster."""
+        """Return a file that was generated for the cluster."""
         return self.download(_path("clusters", cluster_id, "downloads", "files"), {"file_name": name})
 
     def manifests(self, cluster_id: str) -> list[Json]:
-        """The user's manifests: folders and names."""
+        """Return the user's manifests: folders and names."""
         return self._list(_path("clusters", cluster_id, "manifests"))
 
     def manifest(self, cluster_id: str, name: str) -> bytes:
-        """The content of a manifest in the folder ``openshift``."""
+        """Return the content of a manifest in the folder ``openshift``."""
         path = _path("clusters", cluster_id, "manifests", "files")
         return self.download(path, {"folder": MANIFESTS, "file_name": name})
 
@@ -94,7 +94,7 @@ class AssistedClient(RestClient):
         return objects(self.call("GET", path, remember=True), f"GET {path}")
 
     def register_host(self, infra_env_id: str, host_id: str, version: str) -> None:
-        """An agent registers its host; ``version``: the agent's image. The same again is the same host."""
+        """Register an agent's host; ``version``: the agent's image. The same again is the same host."""
         body = {"host_id": host_id, "discovery_agent_version": version}
         self.call("POST", _hosts(infra_env_id), body, headers=_agent(version), repeatable=True)
 
@@ -122,7 +122,7 @@ class AssistedClient(RestClient):
         self.call("PUT", _hosts(infra_env_id, host_id, "progress"), body, headers=_attempt(attempt))
 
     def host_ignition(self, infra_env_id: str, host_id: str) -> bytes:
-        """The Ignition config of one host."""
+        """Return the Ignition config of one host."""
         return self.download(_path("infra-env", infra_env_id, "hosts", host_id, "downloads", "ignition"))
 
     # Logs

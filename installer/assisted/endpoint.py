@@ -42,12 +42,13 @@ class Endpoint:
 
 
 def address(host: str) -> str:
-    """A host as URLs have it: IPv6 in brackets."""
+    """Return a host as URLs have it: IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def endpoint(url: str, *, ca_file: Path | None = None, ca_pem: str = "", insecure: bool = False) -> Endpoint:
-    """The server of ``url``, whose certificate this CA alone may have signed, or one of the system's if none is given.
+    """Return the server of ``url``, whose certificate this CA alone may have signed, or one of the system's if none is
+    given.
 
     ``insecure``: any certificate will do. Raises ClientError for what is no URL or no CA.
     """

@@ -11,7 +11,8 @@ NEVER = "0001-01-01T00:00:00.000Z"
 
 
 def member(kind: type[E], text: str) -> E | str:
-    """The member with this value; the text itself where a service of another version has one that is not known here."""
+    """Return the member with this value; the text itself where a service of another version has one that is not known
+    here."""
     try:
         return kind(text)
     except ValueError:

@@ -92,7 +92,7 @@ class RestClient:
         )
 
     def download(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """The raw answer, as ``call`` otherwise."""
+        """Return the raw answer, as ``call`` otherwise."""
         return self._exchange("GET", path, Answer.body, query=query, seconds=self._transport.timeouts.transfer)
 
     def download_to(self, path: str, file: BinaryIO, limit: int) -> int:
@@ -125,7 +125,7 @@ class RestClient:
         size = file.seek(0, 2)
 
         def parts() -> Iterator[bytes]:
-            """The multipart body, from the file's beginning each time: as many bytes as were announced, whatever
+            """Yield the multipart body, from the file's beginning each time: as many bytes as were announced, whatever
             happens to the file meanwhile."""
             file.seek(0)
             yield head
@@ -181,7 +181,7 @@ class RestClient:
 
 
 def objects(value: Any, request: str) -> list[dict[str, Any]]:
-    """An answer that has to be a list of objects; none at all is an empty one. Raises BadAnswer."""
+    """Return an answer that has to be a list of objects; none at all is an empty one. Raises BadAnswer."""
     items = [] if value is None else value
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise BadAnswer(request, 200, "the answer is not a list of objects")
@@ -189,14 +189,14 @@ def objects(value: Any, request: str) -> list[dict[str, Any]]:
 
 
 def one_object(value: Any, request: str) -> dict[str, Any]:
-    """An answer that has to be one object. Raises BadAnswer."""
+    """Return an answer that has to be one object. Raises BadAnswer."""
     if not isinstance(value, dict):
         raise BadAnswer(request, 200, "the answer is not an object")
     return value
 
 
 def text_field(item: Mapping[str, Any], name: str, request: str) -> str:
-    """A member that an object of an answer must have. Raises BadAnswer."""
+    """Return a member that an object of an answer must have. Raises BadAnswer."""
     value = item.get(name)
     if not isinstance(value, str) or not value:
         raise BadAnswer(request, 200, f"the answer has an object without {name}")

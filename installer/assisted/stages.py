@@ -62,7 +62,7 @@ SNO_REBOOTING_TIMEOUT = 80 * MINUTE
 
 
 def stages_of(role: Role, bootstrap: bool, sno: bool) -> tuple[Stage, ...]:
-    """The ordered stages that a host of this role goes through."""
+    """Return the ordered stages that a host of this role goes through."""
     if sno:
         return STAGES[SNO]
     if bootstrap:

@@ -178,5 +178,5 @@ class UpgradeRequest(Argument, frozen=True, kw_only=True):
 
 
 def text_of(argument: object) -> str:
-    """An argument as it is sent."""
+    """Return an argument as it is sent."""
     return msgspec.json.encode(argument).decode()

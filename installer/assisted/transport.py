@@ -76,11 +76,12 @@ class Answer:
         self.status = response.status
 
     def header(self, name: str) -> str:
-        """A header's value, empty without one."""
+        """Return a header's value, empty without one."""
         return self._response.headers.get(name) or ""
 
     def pieces(self, limit: int = LARGEST) -> Iterator[bytes]:
-        """The body as it comes. Raises BadAnswer when it has more than ``limit`` bytes, NoAnswer when it breaks off."""
+        """Yield the body as it comes. Raises BadAnswer when it has more than ``limit`` bytes, NoAnswer when it breaks
+        off."""
         response, size = self._response, 0
         if response.length is not None and response.length > limit:
             raise self._bad(f"the answer has {response.length} bytes, more than {limit}")
@@ -95,11 +96,11 @@ class Answer:
             raise self._broken(size, "the connection was closed")
 
     def body(self, limit: int = LARGEST) -> bytes:
-        """The whole body. Raises as ``pieces``."""
+        """Return the whole body. Raises as ``pieces``."""
         return b"".join(self.pieces(limit))
 
     def json(self, limit: int = LARGEST) -> Any:
-        """The body as JSON, None for an empty one. Raises BadAnswer as well when it is no JSON."""
+        """Return the body as JSON, None for an empty one. Raises BadAnswer as well when it is no JSON."""
         content = self.body(limit)
         try:
             return jsontext.loads(content) if content.strip() else None
@@ -107,7 +108,7 @@ class Answer:
             raise self._bad(f"the answer is not JSON: {error}") from None
 
     def error(self) -> ClientError:
-        """The error that an answer other than success means."""
+        """Return the error that an answer other than success means."""
         code, reason = "", self._response.reason
         try:
             content = self.body(LARGEST_REASON)
@@ -265,7 +266,7 @@ class _Connection(http.client.HTTPConnection):
             raise
 
     def _early_answer(self) -> http.client.HTTPResponse | None:
-        """An answer that came before all of the request was sent; None when the connection just broke."""
+        """Return an answer that came before all of the request was sent; None when the connection just broke."""
         if self.sock is None:
             return None  # the connection broke before there was an answer
         try:

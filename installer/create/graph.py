@@ -44,7 +44,7 @@ ASSETS: dict[str, tuple[str, ...]] = {
 
 
 def dot() -> str:
-    """The graph: a box for each command, a cluster for each package of assets."""
+    """Return the graph: a box for each command, a cluster for each package of assets."""
     lines = ["digraph G {", "\trankdir=LR;"]
     lines += [f'\t"{target}" [ shape=box, style=filled ];' for target in TARGETS]
     edges = {**TARGETS, **ASSETS}

@@ -114,7 +114,7 @@ def render_iso(inputs: Inputs, payload: Payload, secrets: Secrets, minimal: Mini
 
 
 def _biggest_input(inputs: Inputs) -> str:
-    """The input that makes an Ignition config too big, as the end of an error; empty if there is none."""
+    """Return the input that makes an Ignition config too big, as the end of an error; empty if there is none."""
     sizes = {f"openshift/ ({len(inputs.extra_manifests)} manifests)": sum(map(len, inputs.extra_manifests.values()))}
     sizes["additionalTrustBundle"] = len(inputs.install.additional_trust_bundle)
     biggest = max(sizes, key=lambda name: sizes[name])
@@ -122,7 +122,7 @@ def _biggest_input(inputs: Inputs) -> str:
 
 
 def _log_iso(directory: Path, target: Path, minimal: MinimalIso | None, config: InstallConfig) -> None:
-    """The last lines of `create image`."""
+    """Log the last lines of `create image`."""
     if minimal is None:
         log.info("Generated ISO at %s.", target)
     else:

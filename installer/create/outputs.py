@@ -47,7 +47,7 @@ class Outputs:
                     folder.rmdir()
 
     def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
-        """A file by its path below the directory, for its owner only unless `mode` says otherwise; StateError."""
+        """Write a file by its path below the directory, for its owner only unless `mode` says otherwise; StateError."""
         path = self._directory / name
         try:
             if not path.parent.is_dir():

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 def created_in(command: str, directory: Path, files: Iterable[str]) -> str:
-    """The last line of most targets: up to three folders by name, of more only the asset directory."""
+    """Return the last line of most targets: up to three folders by name, of more only the asset directory."""
     folders = sorted({str(directory / name.partition("/")[0]) if "/" in name else str(directory) for name in files})
     if len(folders) > 3:
         folders = [str(directory)]
@@ -96,7 +96,8 @@ def cluster_manifests(directory: Path) -> None:
 
 
 def _release(inputs: Inputs, target: str) -> ResolvedRelease:
-    """The release; where it cannot be read, without a network for example, the one that was named, of unknown version.
+    """Return the release; where it cannot be read, without a network for example, the one that was named, of unknown
+    version.
 
     Manifests only name it. OpenShift's installer does not look at it here at all, and puts its own version.
     """

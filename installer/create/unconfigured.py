@@ -46,7 +46,7 @@ _NOWHERE = "192.0.2.1"
 
 
 def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
-    """The manifests and mirror/ that are used, by path, and what of them is on disk, by asset."""
+    """Return the manifests and mirror/ that are used, by path, and what of them is on disk, by asset."""
     used: dict[str, bytes] = {}
     consumed: dict[str, dict[str, bytes]] = {}
     for asset, names in ((MANIFESTS, _USED), (MIRROR, paths.MIRROR)):
@@ -85,7 +85,7 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
 
 
 def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[str, bytes]]]:
-    """The Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
+    """Return the Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
     files, consumed = _files(directory, state)
     with blaming_state(state.path, kept=not consumed):
         manifests, install = _read(files)
@@ -128,7 +128,7 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
 
 
 def _completed(infra_env: bytes, architecture: str) -> bytes:
-    """An InfraEnv with the empty fields that a Go program writes, its architecture by uname's name."""
+    """Return an InfraEnv with the empty fields that a Go program writes, its architecture by uname's name."""
     data = load(infra_env)
     spec = {"ipxeScriptType": "", "nmStateConfigLabelSelector": {}, **data.get("spec", {})}
     if architecture:
@@ -147,7 +147,7 @@ def _own_files() -> list[File]:
 
 
 def _units(static: bool) -> list[Unit]:
-    """The units that start at boot: the cluster's wait for the config image, static networks do not."""
+    """Return the units that start at boot: the cluster's wait for the config image, static networks do not."""
     data = resources.files("installer.ignition") / "data"
     units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
     units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)

@@ -41,7 +41,7 @@ def _named(settings: Settings) -> tuple[str, ...]:
 
 
 def offered(settings: Settings) -> list[str]:
-    """The API's names of the architectures that the release is known to be for; x86_64 where it says nothing."""
+    """Return the API's names of the architectures that the release is known to be for; x86_64 where it says nothing."""
     names = {name: NAMES.get(name, name) for name in NAMES} | {"amd64": "x86_64"}
     found = [names[name] for name in _named(settings) if name in names]
     return list(dict.fromkeys(NAMES.values())) if "multi" in _named(settings) else found or ["x86_64"]

@@ -12,7 +12,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def now() -> datetime:
-    """The present moment, aware, in UTC."""
+    """Return the present moment, aware, in UTC."""
     return datetime.now(UTC)
 
 
@@ -22,7 +22,7 @@ def to_text(moment: datetime) -> str:
 
 
 def now_text() -> str:
-    """The present moment as RFC 3339 text."""
+    """Return the present moment as RFC 3339 text."""
     return to_text(now())
 
 
@@ -34,7 +34,7 @@ def age(text: str | None, at: datetime) -> float:
 
 
 def moved(text: str | None, seconds: float) -> str | None:
-    """The RFC 3339 text of so many seconds later; None and an empty text stay as they are."""
+    """Return the RFC 3339 text of so many seconds later; None and an empty text stay as they are."""
     return to_text(datetime.fromisoformat(text) + timedelta(seconds=seconds)) if text else text
 
 
@@ -54,7 +54,7 @@ class SteadyClock:
         self._until = math.inf
 
     def __call__(self) -> datetime:
-        """The time, UTC."""
+        """Return the time, UTC."""
         return self._at + timedelta(seconds=min(self.monotonic() - self._since, self._until))
 
     def tick(self, seconds: float) -> float:

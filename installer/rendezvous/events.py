@@ -98,7 +98,7 @@ def make(
     props: Mapping[str, Any] | None = None,
     **fields: object,
 ) -> Event:
-    """An event of the catalogue with its message filled in; ids follow from the objects given."""
+    """Return an event of the catalogue with its message filled in; ids follow from the objects given."""
     usual, message = CATALOGUE[name]
     severity = usual or severity
     if severity is None:

@@ -121,7 +121,7 @@ def _release(env: Mapping[str, str]) -> tuple[str, str, tuple[str, ...]]:
 
 
 def load(env: Mapping[str, str] | None = None) -> Settings:
-    """Settings from the environment (``os.environ`` by default). Raises ConfigurationError."""
+    """Read the settings from the environment (``os.environ`` by default). Raises ConfigurationError."""
     env = os.environ if env is None else env
     release, version, names = _release(env)
     work_dir = Path(env.get("WORK_DIR", "/data"))

@@ -170,7 +170,7 @@ def _make_own(data: Path) -> None:
 
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
-    """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
+    """Make the settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
     from installer.overrides import os_override, release_override
 
     os_override()

@@ -43,7 +43,7 @@ _BEYOND = 16 * 1024
 
 
 def redact(value: T, known: Iterable[str] = ()) -> T:
-    """A text or a JSON value without secrets, ``known`` ones included."""
+    """Return a text or a JSON value without secrets, ``known`` ones included."""
     if isinstance(value, str) and not known and not promising(value):
         return value
     from .redactor import Redactor
@@ -64,7 +64,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def without_login(address: str) -> str:
-    """A URL, or an address without a scheme as registries have, without its login's password.
+    """Return a URL, or an address without a scheme as registries have, without its login's password.
 
     For a value that is known to be an address: in a text this would be too much (``redact``).
     """
@@ -72,8 +72,8 @@ def without_login(address: str) -> str:
 
 
 def shown_registry(name: str) -> str:
-    """A registry's name in a pull secret as an error shows it; not what looks like none: it may be a password in the
-    place of a name."""
+    """Return a registry's name in a pull secret as an error shows it; not what looks like none: it may be a password in
+    the place of a name."""
     return name if _REGISTRY.fullmatch(name) else NOT_SHOWN
 
 

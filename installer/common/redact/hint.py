@@ -23,7 +23,7 @@ class AnyCase:
         self._any_case = re.compile(expression, re.IGNORECASE)
 
     def prepared(self, text: str) -> tuple[re.Pattern[str], str]:
-        """The expression, and the text to look for it in; what matches there may be in lower case."""
+        """Return the expression, and the text to look for it in; what matches there may be in lower case."""
         lower = text.lower()
         return (self._lower_case, lower) if len(lower) == len(text) else (self._any_case, text)
 

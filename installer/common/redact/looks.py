@@ -110,7 +110,7 @@ def found(text: str, start: int, end: int, inner: Inner | None) -> Iterator[Span
 
 
 def _login_of_url(match: re.Match[str]) -> Iterator[Span]:
-    """The login in a URL. Host and path stay, and the user's name. A port and a digest are no password."""
+    """Yield the login in a URL. Host and path stay, and the user's name. A port and a digest are no password."""
     token, start = match[1], match.start(1)
     host = token.split("/")[0]
     at = host.rfind("@")
@@ -124,7 +124,8 @@ def _login_of_url(match: re.Match[str]) -> Iterator[Span]:
 
 
 def _data(match: re.Match[str], inner: Inner) -> Iterator[Span]:
-    """A data URL, as Ignition has files in: without the secrets in it, or without content where that is one secret."""
+    """Yield a data URL, as Ignition has files in: without the secrets in it, or without content where that is one
+    secret."""
     encoded, payload = match[2], match[3]
     if urllib.parse.unquote(payload) == MARK:
         return
@@ -139,7 +140,7 @@ def _data(match: re.Match[str], inner: Inner) -> Iterator[Span]:
 
 
 def _run(match: re.Match[str], inner: Inner) -> Iterator[Span]:
-    """A run of base64, or what looks like one, if there is a secret in it; of a key's, also its further lines."""
+    """Yield a run of base64, or what looks like one, if there is a secret in it; of a key's, also its further lines."""
     run, start = match[0], match.start()
     if _HEX.fullmatch(run) or match.string.endswith(";base64,", 0, start):
         return

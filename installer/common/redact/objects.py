@@ -57,7 +57,7 @@ def open_data(text: str, at: int, end: int) -> bool:
 
 
 def _flow(text: str, at: int, pairs: Pairs) -> Iterator[Span]:
-    """The values in braces."""
+    """Yield the values in braces."""
     while (item := _FLOW_ITEM.match(text, at)) is not None:
         first = item.end()
         quote = text[first : first + 1]
@@ -79,7 +79,7 @@ def _flow(text: str, at: int, pairs: Pairs) -> Iterator[Span]:
 
 
 def _block(text: str, match: re.Match[str], pairs: Pairs) -> Iterator[Span]:
-    """The values in the lines that are indented deeper."""
+    """Yield the values in the lines that are indented deeper."""
     start = line_end(text, match.end())
     before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
     end = deeper(text, start, len(before.rstrip("\"'")))

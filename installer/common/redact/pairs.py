@@ -97,7 +97,7 @@ def deeper(text: str, at: int, column: int) -> int:
 
 
 def closing(text: str, start: int, quote: str, end: int) -> int:
-    """The end of a text from ``start``, opened by ``quote``; -1 if there is none before ``end``."""
+    """Return the end of a text from ``start``, opened by ``quote``; -1 if there is none before ``end``."""
     at = start
     while (at := text.find(quote, at, end)) >= 0:
         first = at
@@ -113,7 +113,7 @@ def closing(text: str, start: int, quote: str, end: int) -> int:
 
 
 def line_end(text: str, at: int) -> int:
-    """The end of the line that has ``at``."""
+    """Return the end of the line that has ``at``."""
     end = text.find("\n", at)
     return end if end >= 0 else len(text)
 
@@ -131,7 +131,7 @@ class Pairs:
         self._line = (0, -1)  # the bounds of the line that was looked at last
 
     def _end(self, at: int) -> int:
-        """The end of the line that has ``at``; it may be long, and have many values."""
+        """Return the end of the line that has ``at``; it may be long, and have many values."""
         if not self._line[0] <= at <= self._line[1]:
             self._line = (at, line_end(self._text, at))
         return self._line[1]

@@ -14,7 +14,7 @@ _MAIN = "import sys\n\nfrom agent_redact.__main__ import main\n\nsys.exit(main()
 
 @cache
 def program() -> bytes:
-    """A zip file that Python runs; the same bytes every time."""
+    """Return a zip file that Python runs; the same bytes every time."""
     package = resources.files(__package__)
     files = {"__main__.py": _MAIN}
     files |= {f"agent_redact/{name}.py": (package / f"{name}.py").read_text() for name in MODULES}

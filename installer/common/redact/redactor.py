@@ -74,7 +74,7 @@ class Redactor:
         return "".join(self._pieces(text[at : at + PIECE] for at in range(0, len(text), PIECE)))
 
     def value(self, value: Any) -> Any:
-        """A copy of a JSON value without secrets; JSON inside of its texts stays JSON."""
+        """Return a copy of a JSON value without secrets; JSON inside of its texts stays JSON."""
         try:
             return self._value(value)
         except RecursionError:
@@ -238,7 +238,7 @@ class Redactor:
 
 
 def _near_marks(text: str) -> Iterator[tuple[int, int]]:
-    """The bounds of lines that may hold a secret, and have something hidden in or near them."""
+    """Yield the bounds of lines that may hold a secret, and have something hidden in or near them."""
     end = 0
     while (at := text.find(MARK, end)) >= 0:
         start = max(end, text.rfind("\n", 0, max(0, at - AROUND)) + 1)

@@ -81,7 +81,7 @@ class Inputs:
 
 
 def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
-    """The validated inputs, network configs too; `target` is for messages.
+    """Return the validated inputs, network configs too; `target` is for messages.
 
     `for_image`: whether there must be a rendezvous IP; manifests need none, and it may be empty for them.
 
@@ -101,7 +101,7 @@ def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
 
 
 def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:
-    """The machine network that holds node0 is never reached through the proxy (reference §1.1)."""
+    """Return the machine network that holds node0 is never reached through the proxy (reference §1.1)."""
     if config.proxy is None or config.networking is None or not address:
         return config
     ip = ipaddress.ip_address(address)
@@ -160,7 +160,7 @@ def _extra_manifests(files: InputFiles, target: str) -> dict[str, bytes]:
 
 
 def _with_kept_manifests(install: InstallConfig, kept: dict[str, bytes], target: str) -> InstallConfig:
-    """The install-config with what edited manifests say, of those that an agent-config has no influence on."""
+    """Return the install-config with what edited manifests say, of those that an agent-config has no influence on."""
     from installer.manifests import read
 
     manifests = read.read_manifests(kept, expected_release(), target, whole=False)
@@ -245,7 +245,7 @@ def _consumed(files: InputFiles, manifests: dict[str, bytes], *, for_image: bool
 
 
 def _agent_config(files: dict[str, bytes]) -> tuple[AgentConfig, str]:
-    """The agent-config among the files and its text; an empty one without."""
+    """Return the agent-config among the files and its text; an empty one without."""
     data = files.get(AGENT_CONFIG_FILE)
     if data is None:
         return AgentConfig(), ""
@@ -261,7 +261,7 @@ def _log_consumed(files: InputFiles, *assets: str) -> None:
 
 
 def _with_mirror(inputs: Inputs, mirror_files: dict[str, bytes], files: InputFiles, target: str) -> Inputs:
-    """The mirrors of mirror/ in the place of the install-config's."""
+    """Return the mirrors of mirror/ in the place of the install-config's."""
     sources, bundle = _mirror(mirror_files, files, target)
     install = replace(
         inputs.install, image_digest_sources=sources, image_content_sources=(), additional_trust_bundle=bundle
@@ -321,7 +321,8 @@ def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Input
 
 
 def _completed_from_configs(files: InputFiles, target: str) -> InputFiles:
-    """Some manifests in the place of what the kept configs give, with all others, and mirror/, that these give."""
+    """Return some manifests in the place of what the kept configs give, with all others, and mirror/, that these
+    give."""
     from installer.manifests import cluster, mirror
 
     mirrors = files.on_disk.get(MIRROR, {})
@@ -337,7 +338,7 @@ def _completed_from_configs(files: InputFiles, target: str) -> InputFiles:
 
 
 def _fencing(files: InputFiles) -> Fencing | None:
-    """The fencing of the install-config that the manifests were made from: none of them has it."""
+    """Return the fencing of the install-config that the manifests were made from: none of them has it."""
     data = files.of(INSTALL_CONFIG).get(INSTALL_CONFIG_FILE)
     if data is None:
         return None

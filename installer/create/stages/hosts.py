@@ -62,7 +62,7 @@ def host_files(hosts: Sequence[Host], target: str, *, required: int) -> list[Hos
 
 
 def _of_host(path: str, error: NetworkConfigError) -> list[str]:
-    """The problems of one host, each with its path: those of its interfaces, and those of its document."""
+    """Return the problems of one host, each with its path: those of its interfaces, and those of its document."""
     from installer.network import HOST, InvalidNetworkConfig
 
     if not isinstance(error, InvalidNetworkConfig):

@@ -51,7 +51,7 @@ class InputFiles:
     install_changed: bool = False
 
     def of(self, asset: str) -> dict[str, bytes]:
-        """An asset's files on disk, where there are none those that are kept. Raises StateError."""
+        """Return an asset's files on disk, where there are none those that are kept. Raises StateError."""
         return self.on_disk.get(asset) or self.state.files(asset)
 
     def blaming_state(self, *assets: str) -> contextlib.AbstractContextManager[None]:
@@ -115,7 +115,7 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
 def _effective_manifests(
     on_disk: dict[str, dict[str, bytes]], state: State, *, install_changed: bool, agent_changed: bool
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """The manifests that count, and the files on disk that a changed config makes void."""
+    """Return the manifests that count, and the files on disk that a changed config makes void."""
     if install_changed:
         return {}, (*on_disk[MANIFESTS], *on_disk[MIRROR])
     manifests = {**state.files(MANIFESTS), **on_disk[MANIFESTS]}
@@ -175,7 +175,7 @@ def read_file(directory: Path, name: str, wrap: str = "") -> bytes | None:
 
 
 def read_present(directory: Path, paths: tuple[str, ...], wrap: str = "") -> dict[str, bytes]:
-    """The files that are there. Raises ConfigError."""
+    """Return the files that are there. Raises ConfigError."""
     contents = ((path, read_file(directory, path, wrap)) for path in paths)
     return {path: data for path, data in contents if data is not None}
 
@@ -183,8 +183,8 @@ def read_present(directory: Path, paths: tuple[str, ...], wrap: str = "") -> dic
 def read_manifests(
     directory: Path, target: str, paths: tuple[str, ...], assets: Mapping[str, str] = names.ASSETS
 ) -> dict[str, bytes]:
-    """The files of cluster-manifests/ and mirror/ that are there. Raises AssetError, for the first that cannot be read:
-    `assets` has their order, and what they are called."""
+    """Return the files of cluster-manifests/ and mirror/ that are there. Raises AssetError, for the first that cannot
+    be read: `assets` has their order, and what they are called."""
     contents: dict[str, bytes] = {}
     for path in sorted(paths, key=[*assets].index):
         with loading(target, assets[path]):

@@ -19,7 +19,7 @@ from installer.rendezvous.rehearsal import refusals
 
 
 def proxy_environment(config: InstallConfig) -> dict[str, str]:
-    """The proxy as environment variables."""
+    """Return the proxy as environment variables."""
     if config.proxy is None:
         return {}
     pairs = {

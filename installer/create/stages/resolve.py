@@ -58,13 +58,13 @@ class Payload:
 
 
 def architecture(config: InstallConfig) -> str:
-    """The control plane's architecture by uname's name."""
+    """Return the control plane's architecture by uname's name."""
     name = config.control_plane.architecture if config.control_plane else "amd64"
     return ARCHITECTURES.get(name, name)
 
 
 def release_image() -> str:
-    """The release image's pullspec: the override of the environment, else this installer's own."""
+    """Return the release image's pullspec: the override of the environment, else this installer's own."""
     override = release_override()
     if override:
         log.warning("Found override for release image (%s). Please be warned, this is not advised", override)
@@ -77,12 +77,13 @@ def expected_release() -> str:
 
 
 def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
-    """The mirrors, as the registry tools want them."""
+    """Return the mirrors, as the registry tools want them."""
     return tuple(DigestSource(entry.source, entry.mirrors, entry.policy == NEVER_CONTACT) for entry in config.sources)
 
 
 def resolve_release(config: InstallConfig, tags: Iterable[str], target: str) -> ResolvedRelease:
-    """The release through the mirrors, with the components `tags`; `target` is for messages. Raises AssetError."""
+    """Return the release through the mirrors, with the components `tags`; `target` is for messages. Raises
+    AssetError."""
     with _release(release_image(), config, target) as release:
         return _resolved(release, tags)
 
@@ -120,7 +121,7 @@ def _resolved(release: Release, tags: Iterable[str]) -> ResolvedRelease:
 
 
 def _with_hint(error: ReleaseError) -> ReleaseError:
-    """The error, with how to name a release if none was named."""
+    """Return the error, with how to name a release if none was named."""
     if release_override():
         return error
     if isinstance(error, ReleaseNotByDigest):
@@ -132,7 +133,7 @@ def _with_hint(error: ReleaseError) -> ReleaseError:
 
 
 def _access(config: InstallConfig) -> RegistryAccess:
-    """The registries as the config describes them, for images of the control plane's architecture."""
+    """Return the registries as the config describes them, for images of the control plane's architecture."""
     name = config.control_plane.architecture if config.control_plane else ""
     secret, bundle = config.pull_secret, config.additional_trust_bundle
     return RegistryAccess(secret, digest_sources(config), bundle, architecture=name)
@@ -148,8 +149,8 @@ def _agent_files(config: InstallConfig, release: Release) -> bytes:
 
 
 def _rootfs_url(config: InstallConfig, release: Release) -> str:
-    """The root file system's URL in the stream metadata. Raises ConfigError where there is none, since then the user
-    has to give it."""
+    """Return the root file system's URL in the stream metadata. Raises ConfigError where there is none, since then the
+    user has to give it."""
     try:
         return base_iso.rootfs_url(release, architecture(config))
     except (FileNotInImage, NotPublished) as error:
@@ -165,7 +166,7 @@ def _iso(config: InstallConfig, release: Release) -> Path:
 
 
 def _os_image() -> Path | None:
-    """The base ISO of the environment, None without one. Raises AssetError if it is not a file."""
+    """Return the base ISO of the environment, None without one. Raises AssetError if it is not a file."""
     try:
         return os_override()
     except ConfigError as error:

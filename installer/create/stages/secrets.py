@@ -42,8 +42,8 @@ def _plain(pair: Pair) -> dict[str, str]:
 
 
 def saved_secrets(state: State) -> Secrets | None:
-    """The state's secrets, None where there are none. Raises StateError where one is damaged: nobody could log in with
-    it."""
+    """Return the state's secrets, None where there are none. Raises StateError where one is damaged: nobody could log
+    in with it."""
     saved, auth = state.get(CREDENTIALS), state.get(AUTH)
     if not state.has_secrets:
         return None
@@ -96,7 +96,7 @@ def saved_secrets(state: State) -> Secrets | None:
 def secrets_for(
     state: State, address: str, name: str, domain: str, *, in_progress: BackgroundCredentials | None = None
 ) -> Secrets:
-    """The state's secrets, or new ones where there are none; certificates follow a changed address or name.
+    """Return the state's secrets, or new ones where there are none; certificates follow a changed address or name.
 
     `in_progress`: new credentials that are being made already. Raises StateError for a damaged state.
     """

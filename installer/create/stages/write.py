@@ -39,7 +39,8 @@ def save(outputs: Outputs, state: State) -> None:
 
 
 def own_state(inputs: Inputs, secrets: Secrets, images: Mapping[str, str]) -> dict[str, Any]:
-    """The part of the state that wait-for reads; with `registry` it checks whether these images can be pulled."""
+    """Return the part of the state that wait-for reads; with `registry` it checks whether these images can be
+    pulled."""
     install = inputs.install
     return {
         "rendezvousIP": inputs.rendezvous_ip,

@@ -115,7 +115,8 @@ def _note_refusal(service: Service, request: web.Request, error: ServiceError) -
 def answering(
     service: Service, handler: Handler, schemes: frozenset[Scheme], *, signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
-    """A handler as aiohttp calls it. Only callers with one of the schemes are let in; without schemes everybody is.
+    """Return a handler as aiohttp calls it. Only callers with one of the schemes are let in; without schemes everybody
+    is.
 
     `signed`: a URL's own signature will do as well.
     `binary`: the operation's content type is application/octet-stream, even of its errors, whose body is still JSON.
@@ -162,7 +163,7 @@ def answering(
 
 
 def not_offered(error: ServiceError) -> Handler:
-    """A handler that answers with this error; with 404 when the request's host or cluster does not exist."""
+    """Return a handler that answers with this error; with 404 when the request's host or cluster does not exist."""
 
     async def answer(service: Service, request: web.Request) -> web.Response:
         match = request.match_info

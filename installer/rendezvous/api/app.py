@@ -58,7 +58,7 @@ _MONITOR: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("monitor", list)
 
 
 def build(service: Service) -> web.Application:
-    """The application with all routes; the monitor runs from start to stop."""
+    """Return the application with all routes; the monitor runs from start to stop."""
 
     @web.middleware
     async def pass_the_gate(request: web.Request, handler: WebHandler) -> web.StreamResponse:

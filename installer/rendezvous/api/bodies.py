@@ -68,7 +68,7 @@ class Download(web.FileResponse):
 
 @asynccontextmanager
 async def steady(request: web.Request, window: float = WINDOW, least: int = LEAST) -> AsyncIterator[None]:
-    """A context to read the request's body in: it must keep coming, in the encoding that its headers name.
+    """Provide a context to read the request's body in: it must keep coming, in the encoding that its headers name.
 
     Raises TooSlow, Undecodable.
     """
@@ -105,7 +105,7 @@ async def steady(request: web.Request, window: float = WINDOW, least: int = LEAS
 
 
 async def json_of(request: web.Request) -> Any:
-    """The request's JSON value. Raises Unparsable, TooSlow."""
+    """Return the request's JSON value. Raises Unparsable, TooSlow."""
     if request.content_type != "application/json":
         kind = shortened(request.content_type, 80)
         raise Unparsable(f'unsupported media type "{kind}", only [application/json] are allowed')
@@ -118,7 +118,7 @@ async def json_of(request: web.Request) -> Any:
 
 
 async def body_of(request: web.Request, kind: type[T]) -> T:
-    """The request's JSON object as a struct of resources/requests/. Raises Unparsable, TooSlow."""
+    """Return the request's JSON object as a struct of resources/requests/. Raises Unparsable, TooSlow."""
     value = await json_of(request)
     if not isinstance(value, dict):
         raise Unparsable("body must be a JSON object")
@@ -136,7 +136,7 @@ async def encoded(items: Sequence[T], encode: Callable[[T], Encoded]) -> list[En
 
 
 def listed(items: Sequence[Encoded]) -> list[Encoded]:
-    """The parts of a JSON list."""
+    """Return the parts of a JSON list."""
     parts: list[Encoded] = [b"["]
     for number, item in enumerate(items):
         parts += [b",", item] if number else [item]
@@ -144,7 +144,7 @@ def listed(items: Sequence[Encoded]) -> list[Encoded]:
 
 
 def joined(parts: Iterable[Encoded]) -> list[bytes]:
-    """The parts, put together to pieces of about PIECE bytes."""
+    """Return the parts, put together to pieces of about PIECE bytes."""
     pieces: list[bytes] = []
     some: list[Encoded] = []
     size = 0
@@ -160,7 +160,7 @@ def joined(parts: Iterable[Encoded]) -> list[bytes]:
 async def send(
     request: web.Request, parts: Iterable[Encoded], headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
-    """A JSON answer made of parts, in pieces when it is large."""
+    """Return a JSON answer made of parts, in pieces when it is large."""
     pieces = joined(parts) or [b""]
     kind = "application/json"
     if len(pieces) == 1:

@@ -113,7 +113,7 @@ class Service:
         return architectures.offered(self.settings)
 
     def url(self, path: str) -> str:
-        """A path of this service, as others reach it."""
+        """Return a path of this service, as others reach it."""
         return self.settings.base_url.rstrip("/") + path
 
     async def slowly(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -60,7 +60,7 @@ _INFRA_ENV = (
 
 
 def present(data: JsonMap, always: Collection[str] = ()) -> JsonMap:
-    """An object as Go leaves it: no nulls, and no texts, numbers and booleans that are empty (``omitempty``)."""
+    """Return an object as Go leaves it: no nulls, and no texts, numbers and booleans that are empty (``omitempty``)."""
     times = {key: value or NEVER for key, value in data.items() if key.endswith("_at")}
     return {key: value for key, value in (data | times).items() if key in always or value not in (None, "", 0)}
 
@@ -70,7 +70,7 @@ def _progress(progress: HostProgress | ClusterProgress) -> JsonMap:
 
 
 def _json_text(items: Sequence[StaticNetwork | KernelArgument]) -> str:
-    """A list as the API has it here: JSON in a text, empty for an empty one."""
+    """Return a list as the API has it here: JSON in a text, empty for an empty one."""
     return json.dumps(msgspec.to_builtins(items)) if items else ""
 
 
@@ -80,7 +80,7 @@ def _shown(item: Host | Cluster | InfraEnv, names: Iterable[str]) -> JsonMap:
 
 
 def host(item: Host) -> JsonMap:
-    """A host."""
+    """Return a host."""
     data = _shown(item, _HOST) | {
         # The id of a host that has no name yet, and may never have: a list of hosts must tell them apart.
         "requested_hostname": item.requested_hostname or item.id,
@@ -95,7 +95,7 @@ def host(item: Host) -> JsonMap:
 
 
 def cluster(item: Cluster) -> JsonMap:
-    """A cluster without its hosts."""
+    """Return a cluster without its hosts."""
     data = _shown(item, _CLUSTER) | {
         "disk_encryption": present({**item.disk_encryption}),
         "progress": _progress(item.progress),
@@ -118,7 +118,7 @@ def cluster(item: Cluster) -> JsonMap:
 
 
 def infra_env(item: InfraEnv) -> JsonMap:
-    """An infra-env."""
+    """Return an infra-env."""
     data = present(
         _shown(item, _INFRA_ENV)
         | {

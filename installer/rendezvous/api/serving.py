@@ -34,7 +34,7 @@ log = logging.getLogger("assisted-service")
 
 
 def _is_no_bad_http(record: logging.LogRecord) -> bool:
-    """Keeps callers from filling the log with what is no HTTP."""
+    """Keep callers from filling the log with what is no HTTP."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError))
 
 
@@ -80,7 +80,7 @@ def prepare() -> None:
 async def opened(
     service: Service, host: str, port: int, context: ssl.SSLContext | None, *, limits: Limits | None = None
 ) -> web.AppRunner:
-    """The service, listening; its gate is ``service.gate``. Raises OSError when it cannot listen."""
+    """Return the service, listening; its gate is ``service.gate``. Raises OSError when it cannot listen."""
     prepare()
     limits = limits or by_files()
     runner = web.AppRunner(

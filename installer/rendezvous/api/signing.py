@@ -42,7 +42,7 @@ def signed(key: bytes, path: str, query: Mapping[str, str], lifetime: int = LIFE
 
 
 def check(key: bytes, method: str, target: str) -> None:
-    """Raises Unauthorized unless this key has signed the method and the raw target, and that has not expired."""
+    """Raise Unauthorized unless this key has signed the method and the raw target, and that has not expired."""
     match = _TARGET.fullmatch(target)
     # HEAD tells of a file what GET does, without the file.
     digest = "" if match is None else signature_of(key, "GET" if method == "HEAD" else method, match["signed"])

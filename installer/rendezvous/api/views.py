@@ -34,7 +34,7 @@ TAG = re.compile(r'"[^"\x00-\x20\x7f]*"')
 
 
 def encode(value: Any) -> bytes:
-    """The value as JSON; parts that are encoded already are given as msgspec.Raw."""
+    """Return the value as JSON; parts that are encoded already are given as msgspec.Raw."""
     return msgspec.json.encode(value)
 
 
@@ -44,7 +44,8 @@ def is_user(request: web.Request) -> bool:
 
 
 def without_secrets(data: dict[str, Any]) -> dict[str, Any]:
-    """A cluster, host or infra-env as watchers and agents see it: without WITHHELD, and without logins of proxies."""
+    """Return a cluster, host or infra-env as watchers and agents see it: without WITHHELD, and without logins of
+    proxies."""
     seen = {key: value for key, value in data.items() if key not in WITHHELD}
     for key in ("proxy", "disk_encryption"):
         if isinstance(seen.get(key), dict):
@@ -55,13 +56,13 @@ def without_secrets(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def attachment(content: bytes, name: str) -> web.Response:
-    """A file under the name that it is to be kept by."""
+    """Return a file under the name that it is to be kept by."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
 def reply(value: Any, status: int = 200) -> web.Response:
-    """A JSON answer."""
+    """Return a JSON answer."""
     return web.Response(body=encode(value), status=status, content_type="application/json")
 
 
@@ -73,14 +74,14 @@ class Views:
         self._hosts: dict[tuple[str, str, bool], tuple[Host, Cluster | None, msgspec.Raw]] = {}
 
     def host_map(self, host: Host) -> dict[str, Any]:
-        """A host with its stages."""
+        """Return a host with its stages."""
         data = fields.host(host)
         if host.cluster_id:
             data["progress_stages"] = list(self._engine.stages(host, self._engine.store.cluster(host.cluster_id)))
         return data
 
     def host(self, host: Host, full: bool = True) -> msgspec.Raw:
-        """A host with its stages, encoded; made once for each state of it. `full`: for the user."""
+        """Return a host with its stages, encoded; made once for each state of it. `full`: for the user."""
         key = (host.infra_env_id, host.id, full)
         cluster = self._engine.store.cluster(host.cluster_id) if host.cluster_id else None
         cached = self._hosts.get(key)
@@ -94,7 +95,7 @@ class Views:
         return raw
 
     def cluster(self, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
-        """A cluster with counts and, if asked for, its hosts. Those of a big one take long: see ``parts``."""
+        """Return a cluster with counts and, if asked for, its hosts. Those of a big one take long: see ``parts``."""
         data = fields.cluster(cluster)
         hosts = self._engine.store.hosts(cluster_id=cluster.id)
         counts = {
@@ -108,7 +109,7 @@ class Views:
         return data
 
     async def parts(self, cluster: Cluster, with_hosts: bool = True, *, full: bool) -> list[Encoded]:
-        """A cluster as ``cluster`` has it, as JSON in parts; others have their turn while it is made.
+        """Return a cluster as ``cluster`` has it, as JSON in parts; others have their turn while it is made.
 
         `full`: for the user.
         """
@@ -137,5 +138,5 @@ def unchanged(request: web.Request, etag: str) -> web.Response | None:
 
 
 def tags(etag: str) -> dict[str, str]:
-    """The headers that name an answer's state."""
+    """Return the headers that name an answer's state."""
     return {"ETag": etag} if etag else {}

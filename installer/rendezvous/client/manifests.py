@@ -22,7 +22,7 @@ FENCING = "fencing-credentials.yaml"
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    """The YAML documents of a file. Raises ManifestError."""
+    """Return the YAML documents of a file. Raises ManifestError."""
     try:
         return _documents(str(path), read_input(path))
     except OSError as error:
@@ -174,7 +174,7 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
 
 
 def overrides(manifests: Manifests) -> str:
-    """The install-config overrides of the AgentClusterInstall's annotation, or empty."""
+    """Return the install-config overrides of the AgentClusterInstall's annotation, or empty."""
     return str(((manifests.cluster_install.get("metadata") or {}).get("annotations") or {}).get(OVERRIDES, ""))
 
 
@@ -271,7 +271,7 @@ def host_configs(directory: Path) -> list[HostConfig]:
 
 
 def fencing(path: Path) -> list[HostConfig]:
-    """The BMC credentials of hosts that fence each other (installer.md §2.1), none without the file.
+    """Return the BMC credentials of hosts that fence each other (installer.md §2.1), none without the file.
 
     Raises ManifestError.
     """

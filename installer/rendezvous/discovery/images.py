@@ -31,7 +31,8 @@ BOOT_FILES = ("vmlinuz", "initrd.img", "rootfs.img")
 
 
 def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
-    """An image's arguments ``before`` with the infra-env's edits. Raises BadRequest for edits that do not apply."""
+    """Return an image's arguments ``before`` with the infra-env's edits. Raises BadRequest for edits that do not
+    apply."""
     try:
         return operated(before, msgspec.to_builtins(infra_env.kernel_arguments))
     except ConfigError as error:
@@ -118,7 +119,7 @@ class DiscoveryImages:
                 raise BadRequest(f"openshift_version cannot be judged: {error}") from error
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
-        """The Ignition config. Raises PrepareError, BadRequest."""
+        """Return the Ignition config. Raises PrepareError, BadRequest."""
         with self._lock:
             return self._ignition(infra_env, self.payload_of(infra_env))
 
@@ -130,7 +131,8 @@ class DiscoveryImages:
         return network_archive(liveconfig.network(infra_env))
 
     def network_tar(self, infra_env: InfraEnv) -> bytes:
-        """The files of the hosts' static networks, as upstream packs them; empty without any. Raises PrepareError."""
+        """Return the files of the hosts' static networks, as upstream packs them; empty without any. Raises
+        PrepareError."""
         files, buffer = liveconfig.network(infra_env), io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as archive:
             for file in files:
@@ -201,7 +203,7 @@ class DiscoveryImages:
             shutil.rmtree(left, ignore_errors=True)
 
     def ipxe(self, infra_env: InfraEnv, urls: Mapping[str, Any]) -> bytes:
-        """An iPXE script that boots from these URLs. Raises PrepareError."""
+        """Return an iPXE script that boots from these URLs. Raises PrepareError."""
         arguments = (self.file(infra_env, "vmlinuz").parent / "arguments").read_text()
         lines = (
             "#!ipxe",

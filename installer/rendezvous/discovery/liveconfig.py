@@ -69,7 +69,7 @@ def check_mapped(infra_env: InfraEnv) -> None:
 
 
 def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_image: str) -> bytes:
-    """The Ignition config of an infra-env's hosts, the user's overrides merged in. Raises PrepareError."""
+    """Return the Ignition config of an infra-env's hosts, the user's overrides merged in. Raises PrepareError."""
     live, own = resources.files("installer.ignition") / "data", resources.files("installer.rendezvous") / "data"
     environment = {
         "SERVICE_BASE_URL": settings.base_url,

@@ -38,7 +38,7 @@ class Payload(Contents):
 
 
 def _own_iso() -> Path | None:
-    """The base ISO that was set by hand, None without one. Raises PrepareError once it is gone."""
+    """Return the base ISO that was set by hand, None without one. Raises PrepareError once it is gone."""
     try:
         return os_override()
     except ConfigError as error:
@@ -73,7 +73,7 @@ def cached(settings: Settings, architecture: str | None = None) -> Payload | Non
 def _opened(
     settings: Settings, pull_secret: str, infra_envs: Sequence[InfraEnv], architecture: str
 ) -> Iterator[tuple[Release, Contents]]:
-    """The release and what it says. Raises InstallerError, OSError."""
+    """Provide the release and what it says. Raises InstallerError, OSError."""
     with RegistryAccess(
         pull_secret=pull_secret,
         registries_conf_file=settings.registries_conf if settings.registries_conf.is_file() else None,
@@ -139,7 +139,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
 
 
 def adopted(settings: Settings, payload: Contents) -> Settings:
-    """The settings with what the release says; what was set by hand stays."""
+    """Return the settings with what the release says; what was set by hand stays."""
     images = payload.images
     return replace(
         settings,

@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol):
         self._http: asyncio.Protocol | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
+        """Note that the handshake is done."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self._http = self._gate.protocol()
@@ -46,23 +46,23 @@ class Connection(asyncio.Protocol):
         self._http.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """The peer will send nothing more."""
+        """Return the peer will send nothing more."""
         return None if self._http is None else self._http.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer does not read its answer."""
+        """Note that the peer does not read its answer."""
         assert self._http is not None
         self._gate.stalls.begin(self)
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        """The peer reads its answer again."""
+        """Note that the peer reads its answer again."""
         assert self._http is not None
         self._gate.stalls.end(self)
         self._http.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed: its place is free."""
+        """Free the place of a connection that is closed."""
         self._gate.free_place(self)
         if self._http is not None:
             self._http.connection_lost(exc)
@@ -96,7 +96,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """The number of connections that are waited for."""
+        """Return the number of connections that are waited for."""
         return len(self._ends)
 
     def begin(self, connection: Connection) -> None:
@@ -106,7 +106,7 @@ class Deadline:
             self._arm()
 
     def end(self, connection: Connection) -> None:
-        """The peer has done what was waited for."""
+        """Note that the peer has done what was waited for."""
         self._ends.pop(connection, None)
 
     def _arm(self) -> None:
@@ -146,19 +146,20 @@ class Strangers:
         return len(self.silent) + len(self.waiting) + len(self.greeted)
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended, or has proven something."""
+        """Forget a connection that has ended, or has proven something."""
         for some in (self.silent, self.waiting, self.greeted):
             some.pop(connection, None)
 
     def idle(self) -> Connection | None:
-        """The oldest connection that has sent nothing."""
+        """Return the oldest connection that has sent nothing."""
         for _, connection in zip(range(LOOKS), self.silent, strict=False):
             if not connection.has_input():
                 return connection
         return None
 
     def overdue(self, before: float) -> Connection | None:
-        """The oldest one that was answered and proved nothing, or that was greeted before then and is not done."""
+        """Return the oldest one that was answered and proved nothing, or that was greeted before then and is not
+        done."""
         for connection in self.greeted:
             if (connection.asked or connection.since <= before) and not connection.has_input():
                 return connection

@@ -193,7 +193,7 @@ class Gate:
         return self.count >= self.limits.in_all or len(self.strangers) >= self.limits.strangers
 
     def _idle(self, strangers: Strangers) -> Connection | None:
-        """A connection that has a place and does not use it, if there is one."""
+        """Return a connection that has a place and does not use it, if there is one."""
         return strangers.idle() or self._overdue(strangers)
 
     def _overdue(self, strangers: Strangers) -> Connection | None:
@@ -225,7 +225,7 @@ class Gate:
         asyncio.get_running_loop().add_reader(sock, self._has_spoken, connection)
 
     def _has_spoken(self, connection: Connection) -> None:
-        """A silent connection has sent its first byte, or has ended."""
+        """Note that a silent connection has sent its first byte, or has ended."""
         if not connection.has_input():
             connection.end()
             return
@@ -304,7 +304,7 @@ class Gate:
             self._next_turn, self._soon = asyncio.get_running_loop().call_soon(self._take_turns), True
 
     def free_place(self, connection: Connection) -> None:
-        """The connection's place is free; to call this again changes nothing."""
+        """Free the connection's place; to call this again changes nothing."""
         peer = self.addresses.get(connection.address)
         if connection.address and peer is not None:
             self._forget_stranger(connection)
@@ -335,7 +335,7 @@ class Gate:
         return protocol if isinstance(protocol, Connection) else None
 
     def vouch(self, transport: asyncio.Transport | None) -> None:
-        """The caller on this transport has shown a token or a signature that was accepted."""
+        """Note that the caller on this transport has shown a token or a signature that was accepted."""
         connection = self._connection_of(transport)
         if connection is not None and connection.stranger and connection.address:
             connection.stranger = False
@@ -343,14 +343,14 @@ class Gate:
             self._wake_waiting()
 
     def begin(self, transport: asyncio.Transport | None) -> None:
-        """A request's head has come on this transport, and is being answered."""
+        """Note that a request's head has come on this transport, and is being answered."""
         connection = self._connection_of(transport)
         if connection is not None:
             connection.busy = connection.asked = True
             self.heads.end(connection)
 
     def end(self, transport: asyncio.Transport | None) -> None:
-        """The request on this transport has been answered."""
+        """Note that the request on this transport has been answered."""
         connection = self._connection_of(transport)
         if connection is not None:
             connection.busy = False

@@ -49,7 +49,8 @@ class Sizes:
         self.longest = max(self.longest, seconds)
 
     def share(self, part: float) -> float:
-        """The quantile ``part`` (0 to 1): that part of all turns took so long (s) or less; at most a fifth too much."""
+        """Return the quantile ``part`` (0 to 1): that part of all turns took so long (s) or less; at most a fifth too
+        much."""
         left = math.ceil(self.turns * part)
         for size, count in enumerate(self._counts):
             left -= count

@@ -35,7 +35,7 @@ def place_of(folder: Path, image: str) -> Path:
 
 @contextmanager
 def installer(folder: Path, image: str, extract: Callable[[Path], object]) -> Iterator[Path]:
-    """The executable of an installer image, by ``extract`` (to the file it is given) when it is not there yet.
+    """Provide the executable of an installer image, by ``extract`` (to the file it is given) when it is not there yet.
 
     It stays as long as the block runs. Raises what ``extract`` raises, and OSError.
     """

@@ -19,7 +19,7 @@ CIPHER = ("--cipher", "aes-cbc-essiv:sha256")
 
 
 def roles(enable_on: str) -> list[Role]:
-    """The roles whose disks are encrypted. Raises BadRequest for anything but none, all, or groups of hosts."""
+    """Return the roles whose disks are encrypted. Raises BadRequest for anything but none, all, or groups of hosts."""
     if enable_on in ("", "none"):
         return []
     if enable_on == "all":
@@ -62,7 +62,7 @@ def check(wanted: DiskEncryption) -> None:
 
 
 def machine_config(role: Role, mode: str, tang: list[dict[str, str]]) -> JsonMap:
-    """A role's MachineConfig: the root partition becomes a LUKS volume, opened by the TPM or by Tang servers."""
+    """Return a role's MachineConfig: the root partition becomes a LUKS volume, opened by the TPM or by Tang servers."""
     luks = {
         "name": "root",
         "device": "/dev/disk/by-partlabel/root",

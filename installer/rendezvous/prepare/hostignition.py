@@ -23,12 +23,12 @@ _VERSION = re.compile(r"3\.[0-9]{1,9}\.[0-9]{1,9}")
 
 
 def data_url(text: str) -> str:
-    """An RFC 2397 URL that carries ``text``."""
+    """Return an RFC 2397 URL that carries ``text``."""
     return "data:," + quote(text)
 
 
 def parse(text: bytes | str, source: str) -> dict[str, Any]:
-    """An Ignition config of a version 3, which a program made. Raises PrepareError."""
+    """Return an Ignition config of a version 3, which a program made. Raises PrepareError."""
     try:
         config: dict[str, Any] = jsontext.loads(text)
         if not _VERSION.fullmatch(config["ignition"]["version"]):
@@ -41,7 +41,7 @@ def parse(text: bytes | str, source: str) -> dict[str, Any]:
 
 
 def overrides(text: str, source: str) -> dict[str, Any]:
-    """An Ignition config that a user gave. Raises PrepareError with all that Ignition itself would refuse."""
+    """Return an Ignition config that a user gave. Raises PrepareError with all that Ignition itself would refuse."""
     try:
         config: dict[str, Any] = jsontext.parsed(text)
     except ValueError as error:
@@ -58,7 +58,8 @@ def check(config: dict[str, Any], source: str) -> None:
 
 
 def overridden(config: dict[str, Any], wanted: dict[str, Any], source: str) -> dict[str, Any]:
-    """A config with overrides merged in, of the later version of the two. Raises PrepareError where they conflict."""
+    """Return a config with overrides merged in, of the later version of the two. Raises PrepareError where they
+    conflict."""
     version = max((item["ignition"]["version"] for item in (config, wanted)), key=_numbers)
     merged: dict[str, Any] = merge(config, wanted)
     merged["ignition"]["version"] = version

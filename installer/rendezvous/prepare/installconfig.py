@@ -29,7 +29,7 @@ def trust_bundle(infra_envs: Iterable[InfraEnv], settings: Settings, cluster: Cl
 
 
 def _plain(body: str) -> str:
-    """A certificate's base64 without headers (RFC 1421), blanks and CRs, with which Go reads none."""
+    """Return a certificate's base64 without headers (RFC 1421), blanks and CRs, with which Go reads none."""
     lines = (line.strip() for line in body.splitlines() if ":" not in line)
     return "".join(f"{line}\n" for line in lines if line)
 
@@ -83,7 +83,7 @@ def _boot_mac(host: Host) -> str:
 
 
 def build(cluster: Cluster, infra_envs: Iterable[InfraEnv], hosts: Sequence[Host], settings: Settings) -> JsonMap:
-    """The whole document. Raises PrepareError when the overrides are not an object."""
+    """Return the whole document. Raises PrepareError when the overrides are not an object."""
     roles = [host.effective_role for host in hosts]
     sources = digest_sources(settings.registries_conf)
     hyperthreading = {
@@ -149,7 +149,7 @@ def build(cluster: Cluster, infra_envs: Iterable[InfraEnv], hosts: Sequence[Host
 
 
 def _fencing(cluster: Cluster, hosts: Sequence[Host], roles: Sequence[Role]) -> list[JsonMap]:
-    """The credentials with which two masters fence each other; none for any other topology."""
+    """Return the credentials with which two masters fence each other; none for any other topology."""
     masters = [host for host, role in zip(hosts, roles, strict=True) if role is Role.MASTER]
     fenced = [(host, credentials) for host in masters if (credentials := host.fencing_credentials.value)]
     if cluster.control_plane_count != 2 or Role.ARBITER in roles or not len(masters) == len(fenced) == 2:

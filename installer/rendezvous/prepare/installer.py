@@ -100,7 +100,7 @@ def sweep(settings: Settings) -> None:
 
 @contextmanager
 def installer_of(job: Job) -> Iterator[Path]:
-    """The payload's installer as an executable file, for as long as the block runs. Raises PrepareError."""
+    """Provide the payload's installer as an executable file, for as long as the block runs. Raises PrepareError."""
     if job.settings.installer_binary is not None:
         yield job.settings.installer_binary
         return
@@ -181,7 +181,7 @@ def _private(path: Path, content: bytes) -> None:
 
 
 def _copy_tls(source: Path | None, target: Path) -> None:
-    """The signers made at image time, so that the user's kubeconfig works (installer.md §4.2)."""
+    """Copy the signers made at image time, so that the user's kubeconfig works (installer.md §4.2)."""
     if source is None or not source.is_dir():
         return
     for name in TLS_FILES:

@@ -42,7 +42,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def operations(patch: bytes) -> list[Operation]:
-    """The operations of a patch; an empty text has none. Raises ValueError."""
+    """Return the operations of a patch; an empty text has none. Raises ValueError."""
     try:
         value = load(patch)
         return msgspec.convert([] if value is None else value, list[Operation])
@@ -51,7 +51,7 @@ def operations(patch: bytes) -> list[Operation]:
 
 
 def applied(manifest: bytes, patch: bytes) -> bytes:
-    """The manifest's first document after a patch. Raises ValueError for an operation that cannot be done."""
+    """Return the manifest's first document after a patch. Raises ValueError for an operation that cannot be done."""
     document, room = load(manifest), MOST_PLACED
     for operation in operations(patch):
         pointers = list(_expanded(document, operation.path)) if "=" in operation.path else [operation.path]
@@ -119,7 +119,7 @@ def _key(owner: Any, part: str, is_new: bool = False) -> str | int:
 
 
 def _expanded(document: Any, pointer: Pointer) -> Iterator[Pointer]:
-    """The plain pointers that a pointer with KEY=VALUE stands for."""
+    """Yield the plain pointers that a pointer with KEY=VALUE stands for."""
     routes = [("", document)]
     *parents, last = pointer.split("/")[1:]
     for part in parents:

@@ -139,7 +139,7 @@ class Engine:
     # views
 
     def view(self, host: Host, peers: Members | None = None) -> HostView:
-        """The host among its peers, as of now; ``peers`` where the caller has them already."""
+        """Return the host among its peers, as of now; ``peers`` where the caller has them already."""
         cluster = self.store.cluster(host.cluster_id) if host.cluster_id else None
         return HostView(
             host=host,
@@ -154,13 +154,13 @@ class Engine:
         )
 
     def stages(self, host: Host, cluster: Cluster) -> tuple[Stage, ...]:
-        """The ordered stages of this host's installation."""
+        """Return the ordered stages of this host's installation."""
         return stage_rules.stages_of(host.effective_role, host.bootstrap, cluster.is_sno)
 
     # one host
 
     def apply(self, host: Host, outcome: host_states.Outcome, info: str | None = None) -> Host:
-        """The host in its new status, stored, with the event; effects on its data included."""
+        """Return the host in its new status, stored, with the event; effects on its data included."""
         text = outcome.info if info is None else info
         text = shortened(text, LONGEST) if text is not None else None
         stamp = to_text(self.clock())
@@ -223,7 +223,7 @@ class Engine:
         return host
 
     def _judged(self, host: Host, verdicts: Verdicts) -> Host:
-        """The host with new verdicts, stored; those that flipped become events."""
+        """Return the host with new verdicts, stored; those that flipped become events."""
         info = Validations.of(host_validations.info_of(verdicts))
         if info == host.validations_info:
             return host
@@ -233,7 +233,7 @@ class Engine:
         return host
 
     def _note_turns(self, kind: str, before: Validations, verdicts: Verdicts, **subject: Any) -> None:
-        """An event for each validation that fails now and did not, or the other way round."""
+        """Add an event for each validation that fails now and did not, or the other way round."""
         results = before.results()
         for name, verdict in verdicts.items():
             turn = _turn(results.get(name), verdict.result)
@@ -342,7 +342,7 @@ class Engine:
         return cluster
 
     def _with_machine_networks(self, cluster: Cluster) -> Cluster:
-        """The cluster with the machine networks that its VIPs or its single node tell, stored."""
+        """Return the cluster with the machine networks that its VIPs or its single node tell, stored."""
         hosts = self.store.hosts(cluster_id=cluster.id)
         inventories = [inventory for host in hosts if (inventory := inventory_of(host)) is not None]
         cidrs = machinenetworks.computed(cluster, inventories)

@@ -68,7 +68,7 @@ class Judgements:
         self._groups.clear()
 
     def members(self, cluster_id: str) -> Members:
-        """The cluster's hosts, as of its last change: later check-ins are not among what peers look at."""
+        """Return the cluster's hosts, as of its last change: later check-ins are not among what peers look at."""
         version = self._store.version(cluster_id)
         members = self._members.get(cluster_id)
         if members is None or members[0] != version:
@@ -77,7 +77,7 @@ class Judgements:
         return members[1]
 
     def groups(self, cluster: Cluster, hosts: Sequence[Host]) -> MajorityGroups:
-        """The majority groups; searched for only when a report, a host or the networks have changed."""
+        """Return the majority groups; searched for only when a report, a host or the networks have changed."""
         basis = (cluster.user_managed_networking, *machine_cidrs(cluster), *((h.id, h.connectivity) for h in hosts))
         cached = self._groups.get(cluster.id)
         if cached is None or cached[0] != basis:
@@ -129,7 +129,7 @@ class Judgements:
         return judged is not None and at < judged.until and judged.basis == self._basis(host, peers)
 
     def note(self, host: Host, peers: Peers, at: datetime, limit: float) -> None:
-        """The host was judged, and changed its state no more; time alone can change that in ``limit`` seconds."""
+        """Note that the host was judged, and changed its state no more; time alone can change that in ``limit`` seconds."""
         # A millisecond more: the tables ask for "longer than".
         until = at + timedelta(seconds=min(limit, DAY) + 0.001)
         self._judged[(host.infra_env_id, host.id)] = _Judgement(self._basis(host, peers), until)

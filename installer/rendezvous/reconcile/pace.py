@@ -60,7 +60,7 @@ class Pace:
         self._waiting.pop(cluster_id, None)
 
     def next(self) -> tuple[str, float] | None:
-        """The cluster to be judged next, and in how many seconds; None when none waits."""
+        """Return the cluster to be judged next, and in how many seconds; None when none waits."""
         for cluster_id, since in self._waiting.items():
             return cluster_id, max(0.0, min(self._rested, since + LONGEST) - self._clock())
         return None

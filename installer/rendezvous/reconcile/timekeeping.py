@@ -38,13 +38,13 @@ class Move:
     latest: str = ""
 
     def __call__(self, text: str | None) -> str | None:
-        """The time (RFC 3339), moved; None of none."""
+        """Return the time (RFC 3339), moved; None of none."""
         later = moved(text, self.seconds)
         return min(later, self.latest) if later and self.latest else later
 
 
 def moved_host(host: Host, move: Move) -> Host:
-    """The host with all that its time-outs are counted from moved."""
+    """Return the host with all that its time-outs are counted from moved."""
     progress = replace(
         host.progress,
         stage_started_at=move(host.progress.stage_started_at),
@@ -61,7 +61,7 @@ def moved_host(host: Host, move: Move) -> Host:
 
 
 def moved_cluster(cluster: Cluster, move: Move) -> Cluster:
-    """The cluster with all that its time-outs are counted from moved."""
+    """Return the cluster with all that its time-outs are counted from moved."""
     return replace(
         cluster,
         status_updated_at=move(cluster.status_updated_at) or "",
@@ -119,7 +119,7 @@ class Timekeeper:
         return jump
 
     def forgive(self, seconds: float, waited: float) -> None:
-        """The service stood still for so long, the clock for ``waited`` of it. Raises StoreError: nothing has moved."""
+        """Allow for a service that stood still for so long, the clock for ``waited`` of it. Raises StoreError: nothing has moved."""
         latest = moved(to_text(self._clock()), waited) or ""
         with self._store.change():
             self._store.put_anchor(self._anchor(waited))

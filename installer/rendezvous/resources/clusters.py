@@ -60,7 +60,7 @@ NOT_OFFERED = ("ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "
 
 
 def _networks(body: ClusterSettings) -> dict[str, list[JsonMap]]:
-    """The three lists of networks; the older single fields count for nothing, as upstream. Raises BadRequest."""
+    """Return the three lists of networks; the older single fields count for nothing, as upstream. Raises BadRequest."""
     networks: dict[str, list[JsonMap]] = {}
     for key in NETWORKS:
         items: list[NetworkParams] | None = getattr(body, key)
@@ -309,7 +309,7 @@ class _Metadata(msgspec.Struct, frozen=True, rename={"cluster_id": "clusterID"})
 
 
 def _id_in_metadata(files: Mapping[str, bytes]) -> str:
-    """The cluster's id (a UUID) in openshift-install's metadata.json, empty without one."""
+    """Return the cluster's id (a UUID) in openshift-install's metadata.json, empty without one."""
     try:
         return msgspec.json.decode(files.get("metadata.json", b"{}"), type=_Metadata).cluster_id
     except msgspec.DecodeError as error:

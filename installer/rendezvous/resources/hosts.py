@@ -153,7 +153,8 @@ def _may_change_verdicts(engine: Engine, before: Host, after: Host) -> bool:
 
 
 def _gap(kept: float | None, measured: float, limit: float) -> float:
-    """The host's clock ahead of the service's, s: what is known already, unless it differs by more than polls do.
+    """Return the host's clock ahead of the service's, s: what is known already, unless it differs by more than polls
+    do.
 
     So what is kept is what was judged, and a fleet is not judged anew with every poll.
     """
@@ -293,7 +294,7 @@ def check_files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = clust
 
 
 def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
-    """A host's Ignition config. Raises NotFound, or Conflict before it has been made."""
+    """Return a host's Ignition config. Raises NotFound, or Conflict before it has been made."""
     host = engine.store.host(infra_env_id, host_id)
     if not host.cluster_id:
         raise Conflict(f"host {host_id} belongs to no cluster: it has no Ignition config")

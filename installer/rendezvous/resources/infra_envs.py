@@ -126,7 +126,8 @@ def _check(settings: Settings, infra_env: InfraEnv, cluster: Cluster | None) -> 
 
 
 def _identity(engine: Engine) -> str:
-    """The new infra-env's id: the one of the settings for the first (bminventory's INFRA_ENV_ID), else a random one."""
+    """Return the new infra-env's id: the one of the settings for the first (bminventory's INFRA_ENV_ID), else a random
+    one."""
     wanted = engine.settings.infra_env_id
     taken = not wanted or any(infra_env.id == wanted for infra_env in engine.store.infra_envs())
     return str(uuid.uuid4()) if taken else wanted

@@ -41,8 +41,8 @@ class Networks:
 
     @classmethod
     def of(cls, cluster: Cluster | None, changes: dict[str, Any]) -> Networks:
-        """The networks of a cluster with changes (fields as the store has them); of the changes alone where no cluster
-        is given."""
+        """Return the networks of a cluster with changes (fields as the store has them); of the changes alone where no
+        cluster is given."""
 
         def now(name: str) -> Any:
             return changes[name] if name in changes else getattr(cluster, name) if cluster is not None else ()
@@ -74,7 +74,7 @@ def _families(texts: Iterable[str]) -> set[int]:
 
 
 def _check_same_family_first(networks: Networks) -> None:
-    """Does every list begin with the same family?"""
+    """Check that every list begins with the same family."""
     first = {"api_vips": networks.api, "ingress_vips": networks.ingress}
     pair: tuple[str, str] | None = None
     for name, values in ({"machine_networks": networks.machine} | first | networks.lists).items():

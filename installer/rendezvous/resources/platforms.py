@@ -24,7 +24,8 @@ _NAMES = {True: "enabled", False: "disabled"}
 
 
 def availability(count: int | None, mode: str | None) -> tuple[int, str]:
-    """The count of control plane nodes and the mode, each by the other where it is not given. Raises BadRequest."""
+    """Return the count of control plane nodes and the mode, each by the other where it is not given. Raises
+    BadRequest."""
     if mode is None:
         mode = "None" if count == 1 else "Full"
     if count is None:
@@ -42,14 +43,14 @@ def availability(count: int | None, mode: str | None) -> tuple[int, str]:
 
 
 def _external_before(cluster: Cluster | None) -> External | None:
-    """The settings of a cluster whose platform is external already."""
+    """Return the settings of a cluster whose platform is external already."""
     if cluster is None or cluster.platform["type"] != "external":
         return None
     return cluster.platform.get("external")
 
 
 def merged(platform: PlatformParams, cluster: Cluster) -> JsonMap:
-    """The platform as the store keeps it; settings of an external one that are not given stay as they were."""
+    """Return the platform as the store keeps it; settings of an external one that are not given stay as they were."""
     fields = platform.sent_fields()
     before = _external_before(cluster)
     if platform.type == "external" and before:
@@ -146,7 +147,7 @@ def created(
 def updated(
     platform: PlatformParams | None, umn: bool | None, cluster: Cluster
 ) -> tuple[PlatformParams | None, bool | None]:
-    """The platform and the networking after an update, None for what stays. Raises BadRequest."""
+    """Return the platform and the networking after an update, None for what stays. Raises BadRequest."""
     if platform is None and umn is None:
         return None, None
     _check_combination(platform, umn, cluster)

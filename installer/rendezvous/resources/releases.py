@@ -37,7 +37,7 @@ def check(settings: Settings, changes: Mapping[str, Any], *, is_new: bool = True
 
 
 def minor_of(version: str) -> tuple[int, int] | None:
-    """The first two numbers of a version; None if it is malformed."""
+    """Return the first two numbers of a version; None if it is malformed."""
     match = _VERSION.fullmatch(version)
     return (int(match[1]), int(match[2])) if match else None
 

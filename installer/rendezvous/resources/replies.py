@@ -94,7 +94,7 @@ def _read(output: str, step: str, kind: type[P]) -> tuple[P, Any]:
 
 
 def _unreadable(document: str, error: msgspec.MsgspecError) -> BadRequest:
-    """The BadRequest for a document that the store cannot decode."""
+    """Return the BadRequest for a document that the store cannot decode."""
     words = jsontext.in_words(error, "it") if isinstance(error, msgspec.ValidationError) else str(error)
     return BadRequest(f"{document} cannot be read: {words}")
 
@@ -143,7 +143,7 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _sent_by(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
-    """The host with the machine that has sent this inventory; and with the one before, where that is another."""
+    """Return the host with the machine that has sent this inventory; and with the one before, where that is another."""
     serial = inventory.system_vendor.serial_number
     macs = sorted({nic.mac_address.lower() for nic in inventory.interfaces if nic.mac_address})
     machine = Machine(macs, "" if serial.lower() == "unknown" else serial)
@@ -279,7 +279,7 @@ HANDLERS: Mapping[StepType, Handler] = {
 
 
 def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: str, error: str) -> Host:
-    """A step that ended with a non-zero code: what follows depends on the step."""
+    """Return a step that ended with a non-zero code: what follows depends on the step."""
     reason = (error or output or f"exit code {code}").strip()[-1000:]
     if code == MEDIA_DISCONNECTED:
         engine.store.add_event(events.make("host_media_disconnected", host=host, reason=reason))
@@ -336,7 +336,7 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
 
 
 def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, *, step_id: str) -> bool:
-    """Does this answer belong to an attempt before the present one? Then the step is handed out again at once."""
+    """Return whether this answer belongs to an attempt before the present one: then the step is handed out again at once."""
     if kind not in steps.OF_ATTEMPT:
         return False
     store = engine.store

@@ -99,7 +99,7 @@ def kubeconfig(engine: Engine, cluster_id: str, content: bytes) -> None:
 
 
 def _id(text: str | None) -> str | None:
-    """An id as the store has it: with dashes, in lower case."""
+    """Return an id as the store has it: with dashes, in lower case."""
     return None if text is None else str(UUID(text))
 
 

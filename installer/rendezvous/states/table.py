@@ -17,7 +17,7 @@ class Guard(Generic[Facts]):
     negated: bool = False
 
     def __call__(self, facts: Facts) -> bool:
-        """The answer."""
+        """Return the answer."""
         return self.test(facts) is not self.negated
 
     def __invert__(self) -> Guard[Facts]:
@@ -32,5 +32,5 @@ class _Blank(dict[str, str]):
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:
-    """The text with each ``{name}`` in it replaced by that word, or by nothing where there is no such word."""
+    """Return the text with each ``{name}`` in it replaced by that word, or by nothing where there is no such word."""
     return text.format_map(_Blank(words))

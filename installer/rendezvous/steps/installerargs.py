@@ -63,7 +63,7 @@ def _disk_arguments(disk: Disk, inventory: Inventory, own_network: bool) -> list
 
 
 def _iscsi(disk: Disk, inventory: Inventory, own_network: bool) -> list[str]:
-    """The firmware's own configuration, and DHCP on the NIC that the session runs over."""
+    """Return the firmware's own configuration, and DHCP on the NIC that the session runs over."""
     kernel = ["rd.iscsi.firmware=1"]
     if own_network or disk.iscsi is None or not disk.iscsi.host_ip_address:
         return kernel

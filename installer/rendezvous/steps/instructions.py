@@ -162,7 +162,7 @@ def _images(view: HostView) -> Args | None:
 
 
 def _still_named(view: HostView, path: str) -> bool:
-    """Does this name still lead to the disk that the inventory has under it?
+    """Return whether this name still leads to the disk that the inventory has under it.
 
     Kernel names are given anew with each boot; before the inventory of the new one has come only udev's links hold.
     """
@@ -171,7 +171,7 @@ def _still_named(view: HostView, path: str) -> bool:
 
 
 def _to_format(view: HostView) -> list[str]:
-    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called.
+    """Return the bootable disks but for those that the user wants left alone, by whichever of its names each is called.
 
     None at all when one to be left alone is missing or cannot be told from another: it may be any of them.
     """
@@ -216,7 +216,7 @@ def _install(view: HostView) -> Args | None:
 
 
 def _proxy(cluster: Cluster) -> arguments.ProxyRequest | None:
-    """The cluster's proxy, past which the installer reaches the cluster itself; None when it has none."""
+    """Return the cluster's proxy, past which the installer reaches the cluster itself; None when it has none."""
     if not cluster.http_proxy and not cluster.https_proxy:
         return None
     direct = cluster.no_proxy.strip()
@@ -278,7 +278,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def fingerprint(view: HostView, kind: StepType, args: Args) -> str:
-    """A short text that changes with a step's arguments."""
+    """Return a short text that changes with a step's arguments."""
     if kind is T.CONNECTIVITY:
         return view.peers.network_fingerprint
     return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
@@ -299,7 +299,7 @@ def _outdated(view: HostView) -> bool:
 
 
 def plan(view: HostView, up_to_date: bool = False) -> Plan:
-    """Steps that are due for a host now; ``up_to_date`` when nothing has changed since a plan that said so."""
+    """List the steps that are due for a host now; ``up_to_date`` when nothing has changed since a plan that said so."""
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
     if _outdated(view):
@@ -357,7 +357,7 @@ def step_id(kind: StepType, host: Host, attempt: str) -> str:
 
 
 def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:
-    """The plan as the API's ``steps`` object."""
+    """Return the plan as the API's ``steps`` object."""
     return {
         **({"next_instruction_seconds": plan.wait} if plan.wait else {}),
         "post_step_action": plan.post,

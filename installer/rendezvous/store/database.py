@@ -22,7 +22,7 @@ class Store(Records):
     """Reads at any time; writes only within :meth:`change`. For one thread (the event loop's)."""
 
     def __init__(self, path: Path) -> None:
-        """Raises StoreError when the file cannot be used."""
+        """Raise StoreError when the file cannot be used."""
         super().__init__(path)
         # Every change of a cluster and what belongs to it, or of a host, gets the next number; check-ins do not count.
         self._counter = 0

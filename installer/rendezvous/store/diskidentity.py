@@ -68,12 +68,13 @@ def names(disk: Disk) -> tuple[str, ...]:
 
 
 def named(name: str) -> DiskIdentity:
-    """A disk of which only a name is known: no inventory has it yet."""
+    """Return a disk of which only a name is known: no inventory has it yet."""
     return DiskIdentity(id=name, path=name)
 
 
 def find(inventory: Inventory, wanted: DiskIdentity) -> Disk | None:
-    """The wanted disk; None when it is missing, cannot be told from another, or a link that it had is not there yet."""
+    """Return the wanted disk; None when it is missing, cannot be told from another, or a link that it had is not there
+    yet."""
     able = [disk for disk in inventory.disks if _can_be(disk, wanted)]
     keys = [field for field in UNMISTAKABLE if field in wanted.telling]
     if keys:
@@ -108,7 +109,7 @@ def _differs(disk: Disk, wanted: DiskIdentity, field: str) -> bool:
 
 
 def _one(disks: Iterable[Disk], narrower: tuple[Callable[[Disk], bool], ...] = ()) -> Disk | None:
-    """The only disk; where there are several, conditions are applied one after the other until one is left."""
+    """Return the only disk; where there are several, conditions are applied one after the other until one is left."""
     disks = list(disks)
     for condition in narrower:
         if len(disks) == 1:

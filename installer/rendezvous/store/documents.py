@@ -39,23 +39,23 @@ class Document(Generic[T]):
 
     @classmethod
     def of(cls, value: T) -> Self:
-        """The document with this value."""
+        """Return the document with this value."""
         return cls(cls.encode(value), value)
 
     @classmethod
     def received(cls, text: str) -> Self:
-        """A document as it was sent. Raises msgspec.MsgspecError when it cannot be read."""
+        """Return a document as it was sent. Raises msgspec.MsgspecError when it cannot be read."""
         return cls(text, cls.decode(text))
 
     @classmethod
     def decode(cls, text: str) -> T:
-        """The value of a text. Raises msgspec.MsgspecError."""
+        """Return the value of a text. Raises msgspec.MsgspecError."""
         value: T = jsontext.typed(text, cls.kind)
         return value
 
     @classmethod
     def encode(cls, value: T) -> str:
-        """The text of a value."""
+        """Return the text of a value."""
         return json.dumps(msgspec.to_builtins(value))
 
     @property
@@ -260,7 +260,7 @@ class DisksInfo(Document[dict[str, DiskInfo]]):
     __slots__ = ()
 
     def speed(self, path: str) -> DiskSpeed:
-        """The measurement of a disk; an untested one when there is none."""
+        """Return the measurement of a disk; an untested one when there is none."""
         info = (self.value or {}).get(path)
         return (info and info.disk_speed) or DiskSpeed()
 

@@ -138,7 +138,7 @@ class Connectivity(Document[Findings]):
 
     @classmethod
     def decode(cls, text: str) -> Findings:
-        """The links in an agent's report (JSON); none where it was asked about no peer."""
+        """Return the links in an agent's report (JSON); none where it was asked about no peer."""
         return Findings(jsontext.typed(text, PeersReport)) if text else NOTHING
 
     @property

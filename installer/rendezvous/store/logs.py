@@ -67,7 +67,7 @@ class LogStore:
                 file.unlink(missing_ok=True)
 
     def path(self, cluster_id: str, host_id: str | None) -> Path:
-        """The file of a host's logs; without a host, of the controller's."""
+        """Return the file of a host's logs; without a host, of the controller's."""
         return self._root / cluster_id / ((f"host_{host_id}" if host_id else "controller") + SUFFIX)
 
     @property
@@ -87,7 +87,8 @@ class LogStore:
 
     @asynccontextmanager
     async def upload(self, target: Path) -> AsyncIterator[Upload]:
-        """A file to be written within the block; put in place at its end, or not at all. Raises Conflict, NoSpace."""
+        """Provide a file to be written within the block; put in place at its end, or not at all. Raises Conflict,
+        NoSpace."""
         if target in self._under_way:
             raise Conflict(f"{target.name} is being uploaded already")
         with as_no_space():
@@ -136,7 +137,7 @@ def free_space(root: Path) -> int:
 
 
 async def tar(files: list[Path], folder: str) -> AsyncIterator[bytes]:
-    """A tar of the files in a folder, piece by piece: nothing is copied, and nobody waits for the disk."""
+    """Yield a tar of the files in a folder, piece by piece: nothing is copied, and nobody waits for the disk."""
     for path in files:
         try:
             file = await asyncio.to_thread(path.open, "rb")

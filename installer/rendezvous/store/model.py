@@ -347,7 +347,7 @@ def _of_text(kind: type[Any], text: object) -> object:
 
 
 def _upgraded(text: bytes) -> bytes:
-    """A row of an earlier version of the service, in which lists were texts. Raises msgspec.MsgspecError."""
+    """Return a row of an earlier version of the service, in which lists were texts. Raises msgspec.MsgspecError."""
     data: JsonMap = msgspec.json.decode(text, type=JsonMap)
     for name in ("static_network_config", "kernel_arguments"):
         if isinstance(value := data.get(name), str):
@@ -367,12 +367,12 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_as_text)
 
 
 def encode(item: Cluster | Host | InfraEnv) -> bytes:
-    """The item as it is stored: JSON, in which documents are the texts that they were."""
+    """Return the item as it is stored: JSON, in which documents are the texts that they were."""
     return _ENCODER.encode(item)
 
 
 def decode(text: bytes, kind: type[Stored]) -> Stored:
-    """An item that was stored, by this version or an earlier one. Raises msgspec.MsgspecError."""
+    """Return an item that was stored, by this version or an earlier one. Raises msgspec.MsgspecError."""
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_of_text)
     except msgspec.ValidationError:
@@ -380,11 +380,11 @@ def decode(text: bytes, kind: type[Stored]) -> Stored:
 
 
 def as_map(item: Cluster | Host | InfraEnv) -> JsonMap:
-    """The item as a map of JSON values, private fields included."""
+    """Return the item as a map of JSON values, private fields included."""
     data: JsonMap = msgspec.to_builtins(item, enc_hook=_as_text)
     return data
 
 
 def from_map(data: JsonMap, kind: type[Stored]) -> Stored:
-    """An item of such a map. Raises msgspec.ValidationError."""
+    """Return an item of such a map. Raises msgspec.ValidationError."""
     return msgspec.convert(data, kind, dec_hook=_of_text)

@@ -47,7 +47,7 @@ class Records(ABC):
     """The database. Writes belong to a transaction, which the store begins and ends."""
 
     def __init__(self, path: Path) -> None:
-        """Raises StoreError when the file cannot be used."""
+        """Raise StoreError when the file cannot be used."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class Records(ABC):
         self._lost = False
 
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
-        """Raises StoreError."""
+        """Raise StoreError."""
         self._reopen()
         with self._reading():
             return self.db.execute(sql, values).fetchall()
@@ -149,7 +149,7 @@ class Records(ABC):
             return [msgspec.json.decode(row[0], type=Event) for row in rows]
 
     def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
-        """(number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
+        """Return (number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
         return [(row[0], row[1]) for row in self._rows(f"SELECT seq, doc FROM events {where}", *values)]
 
     # manifests and files
@@ -179,7 +179,7 @@ class Records(ABC):
         self._touch(cluster_id)
 
     def secret(self, name: str) -> bytes:
-        """A random secret of this store's own, made when it is asked for the first time. Raises StoreError."""
+        """Return a random secret of this store's own, made when it is asked for the first time. Raises StoreError."""
         query = "SELECT value FROM secrets WHERE name=?"
         rows = self._rows(query, name)
         if not rows:

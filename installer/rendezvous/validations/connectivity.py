@@ -66,8 +66,8 @@ def coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
 
 
 def _first_largest(masks: Sequence[int], candidates: int, order: Sequence[int]) -> int:
-    """The largest group among the candidates; among several the one whose first host comes first in this order, then
-    the second, and so on."""
+    """Return the largest group among the candidates; among several the one whose first host comes first in this order,
+    then the second, and so on."""
     best, steps = _largest(masks, candidates, SEARCH_STEPS)
     size, group = best.bit_count(), 0
     for at in order:
@@ -85,7 +85,8 @@ def _first_largest(masks: Sequence[int], candidates: int, order: Sequence[int]) 
 
 
 def _largest(masks: Sequence[int], candidates: int, steps: int) -> tuple[int, int]:
-    """The largest group among the candidates, by branch and bound within so many steps; and how many are left."""
+    """Return the largest group among the candidates, by branch and bound within so many steps; and how many are
+    left."""
     if not steps:
         return 0, 0
     best, steps = 0, steps - 1
@@ -136,7 +137,7 @@ def by_layer3(cluster: Cluster) -> bool:
 
 
 def majority_groups(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[str]]:
-    """Groups by machine network (L2); by address family, who is reached by all (L3), see `by_layer3`."""
+    """Return groups by machine network (L2); by address family, who is reached by all (L3), see `by_layer3`."""
     if by_layer3(cluster):
         networks = [f"IPv{version}" for version in families(_all_cidrs(cluster))]
         return {network: _reached_by_all(hosts, network) for network in networks}

@@ -50,7 +50,7 @@ def types(architecture: str, basic: bool = False) -> list[str]:
 
 
 def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> list[Disk]:
-    """The disks that a multipath device is made of, all or those of one type."""
+    """Return the disks that a multipath device is made of, all or those of one type."""
     return [
         disk
         for disk in inventory.disks
@@ -104,7 +104,7 @@ def _multipath_reasons(disk: Disk, inventory: Inventory) -> list[str]:
 
 
 def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
-    """The service's own objections to a disk; each names what was found and what is needed.
+    """Return the service's own objections to a disk; each names what was found and what is needed.
 
     Upstream's DiskIsEligible (internal/hardware/validator.go).
     """
@@ -135,7 +135,7 @@ def _is_own(reason: str) -> bool:
 
 
 def judge(inventory: Inventory, min_gb: int) -> Inventory:
-    """The inventory with every disk's eligibility: the agent's reasons and the service's together."""
+    """Return the inventory with every disk's eligibility: the agent's reasons and the service's together."""
     disks = []
     for disk in inventory.disks:
         agents = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
@@ -166,7 +166,8 @@ def is_formatted(disk: Disk) -> bool:
 
 
 def choose(inventory: Inventory) -> Disk | None:
-    """The disk taken when nobody chose: bootable, not NVMe, HDD before SSD, smallest, HCTL; None when none fits."""
+    """Return the disk taken when nobody chose: bootable, not NVMe, HDD before SSD, smallest, HCTL; None when none
+    fits."""
     return min(
         eligible(inventory),
         key=lambda disk: (
@@ -178,7 +179,7 @@ def choose(inventory: Inventory) -> Disk | None:
 
 
 def find(inventory: Inventory, wanted: str) -> Disk | None:
-    """The disk that has this name."""
+    """Return the disk that has this name."""
     return next((disk for disk in inventory.disks if wanted and wanted in diskidentity.names(disk)), None)
 
 
@@ -194,7 +195,8 @@ def listed(inventory: Inventory) -> str:
 
 
 def installation(host: Host, inventory: Inventory) -> Disk | None:
-    """The disk that the host is to be installed on, found by its identity; None when the inventory no longer has it."""
+    """Return the disk that the host is to be installed on, found by its identity; None when the inventory no longer has
+    it."""
     if host.installation_disk is None:
         return find(inventory, host.installation_disk_id)
     return diskidentity.find(inventory, host.installation_disk)
@@ -206,7 +208,7 @@ def skipped(host: Host, inventory: Inventory) -> list[tuple[str, Disk | None]]:
 
 
 def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
-    """The host with this disk to be installed on: its name for the API, and by what it is found again."""
+    """Return the host with this disk to be installed on: its name for the API, and by what it is found again."""
     before = host.installation_disk if installation(host, inventory) == disk else None
     identity = diskidentity.identify(disk, inventory, before)
     return msgspec.structs.replace(
@@ -215,7 +217,7 @@ def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
 
 
 def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
-    """The host with these disks not to be formatted, by any of their names."""
+    """Return the host with these disks not to be formatted, by any of their names."""
     by_id = {item.id: item for item in host.skipped_disks}
     identities = []
     for name in filter(None, names):
@@ -232,7 +234,8 @@ def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
 
 
 def registered_again(host: Host) -> Host:
-    """The host after its agent started anew, perhaps with the machine: kernel names say nothing of disks any more."""
+    """Return the host after its agent started anew, perhaps with the machine: kernel names say nothing of disks any
+    more."""
     return msgspec.structs.replace(
         host,
         installation_disk=diskidentity.restarted(host.installation_disk),

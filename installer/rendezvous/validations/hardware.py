@@ -276,7 +276,7 @@ def compatible_agent(view: HostView) -> Verdict:
 
 
 def no_skip_installation_disk(view: HostView) -> Verdict:
-    """The installation disk must not be on the list of disks to leave alone."""
+    """Check that the installation disk is not on the list of disks to leave alone."""
     disk = disks.installation(view.host, view.inventory) if view.inventory else None
     if (
         disk

@@ -17,7 +17,8 @@ def _equals(*keys: str) -> Match:
 
 
 def _spelled(text: str) -> str:
-    """A model or vendor as udev's ID_MODEL has it, which OpenShift's agents report (systemd: udev_replace_chars)."""
+    """Return a model or vendor as udev's ID_MODEL has it, which OpenShift's agents report (systemd:
+    udev_replace_chars)."""
     return re.sub(r"[^\w#+\-.:=@/]", "_", re.sub(r"\s+", "_", text.strip()), flags=re.ASCII)
 
 
@@ -78,5 +79,5 @@ def choose(disks: list[Disk], hints: Mapping[str, Any]) -> str:
 
 
 def describe(hints: Mapping[str, Any]) -> str:
-    """The hints in one line."""
+    """Return the hints in one line."""
     return ", ".join(f"{name}={value}" for name, value in hints.items())

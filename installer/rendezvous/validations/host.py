@@ -144,10 +144,10 @@ def evaluate(view: HostView) -> Verdicts:
 
 
 def info_of(verdicts: Verdicts) -> Info:
-    """The verdicts as the API shows them."""
+    """Return the verdicts as the API shows them."""
     return as_info(verdicts, _CATEGORIES)
 
 
 def ignored(ids: ValidationIds) -> frozenset[str]:
-    """A cluster's ``ignored_*_validations``: ids, ``all`` for every one."""
+    """Return a cluster's ``ignored_*_validations``: ids, ``all`` for every one."""
     return frozenset(ids.value or ())

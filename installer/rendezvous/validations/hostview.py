@@ -28,7 +28,7 @@ FORBIDDEN_HOSTNAMES = frozenset(
 
 @lru_cache(4096)
 def load_json(text: str) -> Any:
-    """Parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
+    """Return parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
     try:
         return jsontext.parsed(text) if text else None
     except ValueError:
@@ -43,12 +43,12 @@ def same_image(first: str, second: str) -> bool:
 
 
 def inventory_of(host: Host) -> inv.Inventory | None:
-    """The host's inventory, or None when it has none that can be read."""
+    """Return the host's inventory, or None when it has none that can be read."""
     return host.inventory.value
 
 
 def hostname_of(host: Host, inventory: inv.Inventory | None) -> str:
-    """The name that the host will have: the user's choice, else what it calls itself."""
+    """Return the name that the host will have: the user's choice, else what it calls itself."""
     return host.user_hostname or (inventory.hostname if inventory else "") or host.requested_hostname
 
 
@@ -123,7 +123,7 @@ class Members:
         return f"[{','.join(others)}]" if others else None
 
     def display_name(self, host_id: str) -> str:
-        """A host as a user knows it: its name, and the first MAC to tell two of one name apart."""
+        """Return a host as a user knows it: its name, and the first MAC to tell two of one name apart."""
         host = self.by_id.get(host_id)
         if host is None:
             return host_id

@@ -17,7 +17,7 @@ OPEN = (ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.INSUFFICIENT)
 
 
 def computed(cluster: Cluster, inventories: Sequence[Inventory]) -> list[str]:
-    """The machine networks that the cluster is to have: as they are when nothing better can be told."""
+    """Return the machine networks that the cluster is to have: as they are when nothing better can be told."""
     current = networks.machine_cidrs(cluster)
     if cluster.status not in OPEN or not inventories:
         return current
@@ -29,7 +29,7 @@ def computed(cluster: Cluster, inventories: Sequence[Inventory]) -> list[str]:
 
 
 def network_of_vip(vip: str, inventories: Sequence[Inventory]) -> str:
-    """The first of the hosts' networks that a VIP lies in, empty when it lies in none."""
+    """Return the first of the hosts' networks that a VIP lies in, empty when it lies in none."""
     address = networks.address_of(vip)
     for inventory in inventories:
         for item in networks.interfaces_of(inventory):
@@ -39,7 +39,7 @@ def network_of_vip(vip: str, inventories: Sequence[Inventory]) -> str:
 
 
 def vip_pairs(cluster: Cluster) -> list[str]:
-    """The VIPs from which the networks follow: the API's, or the Ingress's where that is missing."""
+    """Return the VIPs from which the networks follow: the API's, or the Ingress's where that is missing."""
     api, ingress = ([str(vip["ip"]) for vip in vips] for vips in (cluster.api_vips, cluster.ingress_vips))
     return [*api, *ingress[len(api) :]]
 

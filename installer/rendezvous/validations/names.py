@@ -62,7 +62,7 @@ def _resolves(view: HostView, name: str, shown: str, target: str) -> Verdict:
 
 
 def release_domain(view: HostView) -> Verdict:
-    """Does the registry's name resolve? (warning; with mirrors nobody needs it)
+    """Check that the registry's name resolves (warning; with mirrors nobody needs it)
 
     Upstream has the id and leaves the check out, as mirrors and proxies made it fail: only a failure is reported here.
     """
@@ -78,7 +78,7 @@ def _release(view: HostView) -> str:
 
 
 def names_to_resolve(view: HostView) -> list[str]:
-    """The names that some validation of this host waits for; without any, nobody has to ask the DNS."""
+    """Return the names that some validation of this host waits for; without any, nobody has to ask the DNS."""
     probe = WILDCARD_PROBE.format(domain_of(view))
     names = []
     if view.cluster.user_managed_networking and not view.cluster.is_sno:
@@ -88,7 +88,7 @@ def names_to_resolve(view: HostView) -> list[str]:
 
 
 def no_wildcard(view: HostView) -> Verdict:
-    """A DNS that answers for everything hides missing records, and breaks the cluster's own names."""
+    """Return a DNS that answers for everything hides missing records, and breaks the cluster's own names."""
     if is_day2(view):
         return success("DNS wildcard check is not required for day2")
     probe = WILDCARD_PROBE.format(domain_of(view))

@@ -174,7 +174,7 @@ LATENCY, LOSS = Limit("network latency", " ms"), Limit("packet loss", "%")
 
 
 def _pings(view: HostView) -> str:
-    """The commands with which somebody on the host can see what the agent saw."""
+    """Return the commands with which somebody on the host can see what the agent saw."""
     if view.inventory is None:
         return ""
     lines = [
@@ -258,7 +258,7 @@ def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def no_ip_collisions(view: HostView) -> Verdict:
-    """Does nobody else use the host's addresses, neither a host of the cluster nor a machine that a peer saw?"""
+    """Check that nobody else uses the host's addresses, no host of the cluster and no machine that a peer saw."""
     if view.inventory is None:
         return success("Host inventory has not yet been defined, skipping validation.")
     if is_day2(view):
@@ -280,7 +280,7 @@ def no_ip_collisions(view: HostView) -> Verdict:
 
 
 def no_iscsi_nic(view: HostView) -> Verdict:
-    """The interface that an iSCSI installation disk is reached by must not be one of the machine network."""
+    """Return the interface that an iSCSI installation disk is reached by must not be one of the machine network."""
     cluster = view.cluster
     if (cluster.user_managed_networking and not cluster.is_sno) or is_day2(view) or cluster.imported:
         return SUPPRESSED

@@ -26,18 +26,18 @@ AF_INET, AF_INET6 = 2, 10
 
 @lru_cache(1024)
 def network_of(cidr: str) -> IPv4Network | IPv6Network:
-    """The network of a CIDR, host bits ignored. Raises ValueError."""
+    """Return the network of a CIDR, host bits ignored. Raises ValueError."""
     return ip_network(cidr, strict=False)
 
 
 @lru_cache(1024)
 def address_of(text: str) -> Address:
-    """The address that a text is. Raises ValueError."""
+    """Return the address that a text is. Raises ValueError."""
     return ip_address(text)
 
 
 def machine_cidrs(cluster: Cluster) -> list[str]:
-    """The cluster's machine networks as text."""
+    """Return the cluster's machine networks as text."""
     return [str(network.get("cidr", "")) for network in cluster.machine_networks if network.get("cidr")]
 
 
@@ -52,7 +52,7 @@ def machine_network_needed(cluster: Cluster) -> bool:
 
 
 def own_load_balancer(cluster: Cluster) -> bool:
-    """The user's own load balancer holds the VIPs."""
+    """Return the user's own load balancer holds the VIPs."""
     return (cluster.load_balancer or {}).get("type") == "user-managed"
 
 
@@ -87,7 +87,7 @@ def interfaces_of(inventory: Inventory) -> tuple[IPv4Interface | IPv6Interface, 
 
 
 def addresses(texts: Iterable[str]) -> tuple[IPv4Interface | IPv6Interface, ...]:
-    """The addresses with their prefix length; what does not parse is left out."""
+    """Return the addresses with their prefix length; what does not parse is left out."""
     return _interfaces(tuple(texts))
 
 
@@ -114,7 +114,7 @@ def belongs(inventory: Inventory, cidr: str) -> bool:
 
 
 def address_in(inventory: Inventory, cidrs: Iterable[str]) -> str:
-    """The host's first address in one of the networks, else its first global one, else empty."""
+    """Return the host's first address in one of the networks, else its first global one, else empty."""
     wanted = list(cidrs)
     addresses = [item.ip for item in interfaces_of(inventory)]
     for address in addresses:
@@ -137,7 +137,7 @@ def default_routes(inventory: Inventory) -> list[Route]:
 
 
 def best_default_route(inventory: Inventory, version: int) -> Route | None:
-    """The default route of one family with the lowest metric; of equals the last."""
+    """Return the default route of one family with the lowest metric; of equals the last."""
     family = AF_INET if version == 4 else AF_INET6
     routes = [route for route in default_routes(inventory) if route.family == family]
     return min(reversed(routes), key=lambda route: route.metric, default=None)

@@ -100,7 +100,7 @@ def load(settings: Settings, default_file: Path = Path(DEFAULT_HW_FILE)) -> dict
 
 
 def minimum(requirements: Mapping[str, Requirements], roles: Iterable[str]) -> Requirements:
-    """The lowest of each threshold over ``roles``: what a host needs to be of any use."""
+    """Return the lowest of each threshold over ``roles``: what a host needs to be of any use."""
     chosen = [requirements[role] for role in roles]
     return Requirements(
         cpu_cores=min(item.cpu_cores for item in chosen),

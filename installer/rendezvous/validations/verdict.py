@@ -27,22 +27,22 @@ Verdicts = Mapping[str, Verdict]
 
 
 def success(message: str) -> Verdict:
-    """The verdict that all is as it should be."""
+    """Return the verdict that all is as it should be."""
     return Verdict(Result.SUCCESS, message)
 
 
 def failure(message: str) -> Verdict:
-    """The verdict that something is wrong."""
+    """Return the verdict that something is wrong."""
     return Verdict(Result.FAILURE, message)
 
 
 def pending(message: str) -> Verdict:
-    """The verdict that it is not known yet."""
+    """Return the verdict that it is not known yet."""
     return Verdict(Result.PENDING, message)
 
 
 def error(message: str) -> Verdict:
-    """The verdict that it cannot be known whether something is wrong."""
+    """Return the verdict that it cannot be known whether something is wrong."""
     return Verdict(Result.ERROR, message)
 
 
@@ -61,7 +61,7 @@ def as_info(verdicts: Verdicts, categories: Mapping[str, ValidationCategory]) ->
 
 
 def overridden(name: str, verdict: Verdict, skipped: frozenset[str], never: frozenset[str]) -> Verdict:
-    """A failing or open verdict that the user chose to ignore is ``disabled``; some cannot be ignored.
+    """Return a failing or open verdict that the user chose to ignore is ``disabled``; some cannot be ignored.
 
     `skipped`: ids that the user ignores, or ``all``. `never`: ids that nobody can ignore.
     """

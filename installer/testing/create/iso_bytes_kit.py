@@ -52,7 +52,7 @@ def image(files: dict[str, bytes], *, extra: tuple[bytes, ...] = (), root: bytes
 
 
 def opened(data: bytes) -> Iso:
-    """The image with these bytes."""
+    """Return the image with these bytes."""
     return Iso(io.BytesIO(bytes(data)), "x.iso", NotIso9660)
 
 

@@ -21,19 +21,19 @@ def out_of_time(world: World, cluster_id: str) -> None:
 
 
 def cancelled(world: World, cluster_id: str) -> None:
-    """The user cancels and resets it."""
+    """Cancel and reset it, as a user."""
     clusters.cancel(world.engine, cluster_id)
     assert world.store.cluster(cluster_id).status is ClusterStatus.CANCELLED
     back(world, cluster_id)
 
 
 def was_reset(world: World, cluster_id: str) -> None:
-    """The user resets it."""
+    """Reset it, as a user."""
     back(world, cluster_id)
 
 
 def back(world: World, cluster_id: str) -> None:
-    """A reset, and the host is known again."""
+    """Reset it, and have the host known again."""
     clusters.reset(world.engine, cluster_id)
     infra_env_id = next(item.id for item in world.store.infra_envs())
     hosts.register(world.engine, infra_env_id, HOST_ID, "")

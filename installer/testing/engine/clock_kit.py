@@ -21,7 +21,7 @@ JUMPS = [305.0, -7 * 3600.0, 400 * 86400.0]
 
 
 def tick(world: World, running: Service | None = None) -> None:
-    """The service's monitor has its turn."""
+    """Give the service's monitor its turn."""
     asyncio.run((running or service_of(world)).tick())
 
 
@@ -54,7 +54,7 @@ def clock_messages(world: World) -> list[str]:
 
 
 def restart(world: World, clock: Clock | None = None) -> None:
-    """The service ends and starts anew, with the clocks as they are unless another is given."""
+    """End the service and start it anew, with the clocks as they are unless another is given."""
     settings, needs = world.engine.settings, world.engine.requirements
     world.store.close()
     world.clock = clock or revived(world.clock)
@@ -63,7 +63,7 @@ def restart(world: World, clock: Clock | None = None) -> None:
 
 
 def revived(old: Clock, passed: float | None = None) -> Clock:
-    """A new process' clock on the same wall and monotonic clocks."""
+    """Return a new process' clock on the same wall and monotonic clocks."""
     clock = Clock()
     clock.at, clock.passed = old.at, old.passed if passed is None else passed
     SteadyClock.__init__(clock, lambda: clock.at, lambda: clock.passed)

@@ -16,7 +16,7 @@ SMALL, BIG, MARKED = "/dev/disk/by-path/pci-1", "/dev/disk/by-path/pci-2", "/dev
 
 
 def disk(name: str, identity: str, size_gb: int, **changes: Any) -> dict[str, Any]:
-    """A disk as an agent reports it."""
+    """Return a disk as an agent reports it."""
     return {
         "id": identity,
         "name": name,
@@ -36,17 +36,17 @@ def three(**changes: Any) -> list[dict[str, Any]]:
 
 
 def late() -> list[dict[str, Any]]:
-    """The three disks before udev has made the third one's link."""
+    """Return the three disks before udev has made the third one's link."""
     return [*three()[:2], disk("vdc", "/dev/disk/by-path/pci-3", 40)]
 
 
 def tell(world: World, infra_env_id: str, disks: list[dict[str, Any]], **changes: Any) -> None:
-    """The host reports these disks."""
+    """Report these disks, as the host."""
     world.reply(infra_env_id, StepType.INVENTORY, inventory(disks=disks, **changes))
 
 
 def verdict(world: World, infra_env_id: str, name: str = "has-min-valid-disks") -> tuple[str, str]:
-    """Result and words of one of the host's validations."""
+    """Return result and words of one of the host's validations."""
     info = load_json(world.host(infra_env_id).validations_info.text)
     return next((item["status"], item["message"]) for items in info.values() for item in items if item["id"] == name)
 
@@ -57,6 +57,6 @@ def named(world: World, name: str) -> list[Event]:
 
 
 def select(world: World, infra_env_id: str, identity: str) -> None:
-    """The user takes this disk to install on."""
+    """Take this disk to install on, as a user."""
     body = {"disks_selected_config": [{"id": identity, "role": "install"}]}
     sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)

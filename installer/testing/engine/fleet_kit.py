@@ -114,20 +114,20 @@ class Fleet:
         return cluster
 
     def status(self) -> ClusterStatus:
-        """The status of the cluster now."""
+        """Return the status of the cluster now."""
         return self.cluster.status
 
     def host(self, machine: Machine) -> Host:
-        """A machine's host as it is stored now."""
+        """Return a machine's host as it is stored now."""
         host: Host = self.world.store.host(self.infra_env_id, machine.id)
         return host
 
     def statuses(self) -> list[str]:
-        """The statuses of all hosts, in the machines' order."""
+        """Return the statuses of all hosts, in the machines' order."""
         return [self.host(machine).status.value for machine in self.machines]
 
     def register(self, machine: Machine) -> None:
-        """A machine's agent registers it."""
+        """Register a machine, as its agent."""
         hosts.register(self.world.engine, self.infra_env_id, machine.id, "")
 
     def poll(self, machine: Machine) -> list[str]:
@@ -154,7 +154,7 @@ class Fleet:
             self.tick()
 
     def tick(self) -> None:
-        """The monitor looks at the cluster once."""
+        """Let the monitor look at the cluster once."""
         with self.world.store.change():
             self.world.engine.reconcile(self.cluster_id)
 
@@ -190,12 +190,12 @@ class Fleet:
         )
 
     def stages(self, machine: Machine) -> list[str]:
-        """The stages that a machine goes through in its role."""
+        """Return the stages that a machine goes through in its role."""
         host = self.host(machine)
         return [stage.value for stage in stages_of(host.effective_role, host.bootstrap, self.cluster.is_sno)]
 
     def progress(self, machine: Machine, stage: str, info: str = "") -> bool:
-        """False when the service refused it."""
+        """Return False when the service refused it."""
         try:
             hosts.progress(self.world.engine, self.infra_env_id, machine.id, stage, info=info)
         except ServiceError:

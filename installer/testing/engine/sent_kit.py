@@ -50,5 +50,5 @@ def update_host(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> 
 
 
 def receive(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> None:
-    """A step's answer."""
+    """Take a step's answer."""
     replies.receive(engine, infra_env_id, host_id, decoded(body, hostrequests.StepReply))

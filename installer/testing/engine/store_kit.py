@@ -22,7 +22,7 @@ LONE = Host(id="lone", infra_env_id="e")
 
 
 def filled(path: Path) -> Store:
-    """A store with a cluster, its infra-env and host, and a host of no cluster."""
+    """Return a store with a cluster, its infra-env and host, and a host of no cluster."""
     store = Store(path)
     with store.change():
         store.put_cluster(CLUSTER)
@@ -37,7 +37,7 @@ def filled(path: Path) -> Store:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """A store with one of each kind of record, for one test."""
+    """Provide a store with one of each kind of record, for one test."""
     store = filled(tmp_path / "assisted.db")
     yield store
     store.close()
@@ -63,7 +63,7 @@ class Stop(Exception):
 
 
 def abandoned(store: Store, act: Callable[[], object]) -> None:
-    """A change that does this, and then fails."""
+    """Make a change that does this, and then fails."""
 
     def run() -> None:
         with store.change():
@@ -76,7 +76,7 @@ def abandoned(store: Store, act: Callable[[], object]) -> None:
 
 @contextmanager
 def no_more_bytes(store: Store) -> Iterator[None]:
-    """The kernel refuses every write past what the files hold: EFBIG, which SQLite reports as an I/O error."""
+    """Provide the kernel refuses every write past what the files hold: EFBIG, which SQLite reports as an I/O error."""
     wal = Path(f"{store.path}-wal")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size, before[1]))

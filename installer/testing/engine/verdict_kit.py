@@ -55,12 +55,12 @@ def documents(of: type[Host | Cluster], changes: dict[str, Any]) -> dict[str, An
 
 
 def decoded(**changes: Any) -> inv.Inventory:
-    """An inventory with these members of its own; enough for a master."""
+    """Return an inventory with these members of its own; enough for a master."""
     return inv.decode(json.dumps(inventory(**{"disk_gb": 120, "ram_mib": 16384, "cpus": 4, **changes})))
 
 
 def with_inventory(host: Host, **changes: Any) -> Host:
-    """The host with an inventory of its own, as a peer has one."""
+    """Return the host with an inventory of its own, as a peer has one."""
     return replace(host, inventory=HostInventory(json.dumps(inventory(**changes))))
 
 
@@ -90,7 +90,7 @@ def host_view(
 
 
 def cluster_host(number: int, **changes: Any) -> Host:
-    """The cluster's nth control-plane host, known and named."""
+    """Return the cluster's nth control-plane host, known and named."""
     plain = Host(
         id=f"h{number}",
         infra_env_id="e",
@@ -110,7 +110,8 @@ def cluster_view(
     *,
     inventories: dict[str, Any] | None = None,
 ) -> ClusterView:
-    """A cluster of three hosts at .80 to .82 unless other hosts are given; inventories by host id, None for none."""
+    """Return a cluster of three hosts at .80 to .82 unless other hosts are given; inventories by host id, None for
+    none."""
     members = (cluster_host(0), cluster_host(1), cluster_host(2)) if hosts is None else hosts
     pairs = []
     for number, host in enumerate(members):

@@ -75,7 +75,7 @@ class World:
             left -= 5.0
 
     def step_id(self, infra_env_id: str, kind: StepType, host_id: str = HOST_ID) -> str:
-        """The id under which a host is asked now."""
+        """Return the id under which a host is asked now."""
         host = self.store.host(infra_env_id, host_id)
         attempt = self.store.cluster(host.cluster_id).attempt if host.cluster_id else ""
         return steps.step_id(kind, host, attempt)
@@ -90,7 +90,7 @@ class World:
         host_id: str = HOST_ID,
         step_id: str | None = None,
     ) -> None:
-        """An answer of the host; to what it is asked now if no step is named."""
+        """Answer as the host; to what it is asked now if no step is named."""
         text = output if isinstance(output, str) else json.dumps(output)
         body = {
             "step_type": kind.value,
@@ -102,13 +102,13 @@ class World:
         sent_kit.receive(self.engine, infra_env_id, host_id, body)
 
     def resolved(self, infra_env_id: str, host_id: str = HOST_ID) -> None:
-        """The DNS knows none of the names that a host is asked to resolve."""
+        """Let the DNS know none of the names that a host is asked to resolve."""
         names = names_to_resolve(self.engine.view(self.host(infra_env_id, host_id)))
         answers = [{"domain_name": name} for name in names]
         self.reply(infra_env_id, StepType.DOMAINS, {"resolutions": answers}, host_id=host_id)
 
     def known_host(self, **changes: Any) -> tuple[str, str]:
-        """A cluster with one host that is known; the ids of cluster and infra-env."""
+        """Return a cluster with one host that is known; the ids of cluster and infra-env."""
         cluster_id, infra_env_id = self.cluster()
         hosts.register(self.engine, infra_env_id, HOST_ID, "")
         self.poll(infra_env_id)
@@ -123,7 +123,7 @@ class World:
         return [item["step_type"] for item in steps["instructions"]]
 
     def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
-        """A host as it is stored now."""
+        """Return a host as it is stored now."""
         return self.store.host(infra_env_id, host_id)
 
     def prepared(self, cluster_id: str, files: dict[str, bytes] | None, reason: str = "") -> bool:
@@ -132,7 +132,7 @@ class World:
         return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason=reason)
 
     def installing(self) -> tuple[str, str]:
-        """A known host and its cluster, whose installation has begun: (cluster, infra-env)."""
+        """Return a known host and its cluster, whose installation has begun: (cluster, infra-env)."""
         cluster_id, infra_env_id = self.known_host()
         clusters.install(self.engine, cluster_id)
         self.prepared(cluster_id, {"bootstrap.ign": b"{}"})

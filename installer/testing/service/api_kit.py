@@ -29,7 +29,7 @@ Use = Callable[[TestClient[Any, Any], Fleet], Awaitable[None]]
 
 
 def service_of(world: World, generate: Generate = lambda job: {}) -> Service:
-    """A service over this world that takes `KEYS`' tokens."""
+    """Return a service over this world that takes `KEYS`' tokens."""
     auth = Authenticator("agent-installer-local", KEYS.public_base64)
     return Service(world.engine, world.engine.settings, auth, generate)
 
@@ -40,7 +40,7 @@ def secured(directory: Path, count: int = 3, /, **env: str) -> Fleet:
 
 
 def serve(directory: Path, use: Use, **env: str) -> None:
-    """The application in this process over a cluster of three hosts."""
+    """Serve the application in this process over a cluster of three hosts."""
     fleet = secured(directory, **env)
 
     async def run() -> None:
@@ -63,7 +63,7 @@ def no_brakes() -> Iterator[None]:
 
 
 def filled(path: str, fleet: Fleet | None = None) -> str:
-    """A route's path with the ids of a fleet, or of nothing that there is."""
+    """Return a route's path with the ids of a fleet, or of nothing that there is."""
     values = {
         "cluster_id": fleet.cluster_id if fleet else UUID,
         "infra_env_id": fleet.infra_env_id if fleet else UUID,
@@ -77,5 +77,6 @@ JSON = {"Content-Type": "application/json"}
 
 
 def header(scheme: Scheme, **claims: Any) -> dict[str, str]:
-    """The header that authenticates by this scheme: always the same token, as clients have it, but for other claims."""
+    """Return the header that authenticates by this scheme: always the same token, as clients have it, but for other
+    claims."""
     return {HEADERS[scheme]: KEYS.token(scheme.value, **claims) if claims else TOKENS[scheme]}

@@ -20,7 +20,7 @@ from installer.testing.service.rendezvous_kit import Running, started, wait_for
 
 
 def process(main: Callable[[], int], **options: Any) -> subprocess.Popen[Any]:
-    """`main` in a process of its own, which has none of this one's files; `options` are Popen's."""
+    """Run `main` in a process of its own, which has none of this one's files; `options` are Popen's."""
 
     def child() -> None:
         # Popen, too, waits for an end of a file here: until a program is run in the child.
@@ -48,5 +48,5 @@ class Forked(Running):
 
 
 def forked(directory: Path, **env: str) -> AbstractContextManager[Running]:
-    """A service for the length of the block; `env` is added to its environment."""
+    """Return a service for the length of the block; `env` is added to its environment."""
     return started(Forked(directory, **env))

@@ -17,7 +17,7 @@ LIMIT = 0.15
 
 
 def measured(service: Running) -> dict[str, float]:
-    """The service's own measurements by name."""
+    """Return the service's own measurements by name."""
     context = ssl.create_default_context(cafile=str(service.ca))
     with urllib.request.urlopen(f"{service.url}metrics", context=context, timeout=60) as answer:
         lines = [line for line in answer.read().decode().splitlines() if line.startswith("event_loop")]
@@ -43,7 +43,7 @@ def in_turns(work: Callable[[], Any]) -> Lag:
 
 
 def quickest(measure: Callable[[int], float]) -> float:
-    """The longest turn, in seconds, of the best of up to three runs; the first that is below `LIMIT` will do.
+    """Return the longest turn, in seconds, of the best of up to three runs; the first that is below `LIMIT` will do.
 
     A processor that others use too takes longer for the same work now and then; what breaks the rule is long each time.
     """

@@ -33,7 +33,7 @@ class Place:
         self.peers: list[Peer] = []
 
     async def connect(self, tls: bool = True, local: str = "127.0.0.1") -> Peer:
-        """A new connection from an address of this machine."""
+        """Return a new connection from an address of this machine."""
         reader, writer = await asyncio.open_connection(
             "127.0.0.1",
             self.gate.port,
@@ -69,7 +69,7 @@ class Peer:
         return int(head.split()[1]), await asyncio.wait_for(self.reader.readexactly(length), 20)
 
     async def get(self, path: str, headers: dict[str, str]) -> int:
-        """The status of a GET."""
+        """Return the status of a GET."""
         await self.say(request("GET", path, headers))
         return (await self.answer())[0]
 
@@ -98,7 +98,7 @@ class Peer:
 
 
 def request(method: str, path: str, headers: dict[str, str], body: bytes | None = None) -> str:
-    """A request as it goes over the wire."""
+    """Return a request as it goes over the wire."""
     lines = [f"{method} {filled(path)} HTTP/1.1", "Host: x", *(f"{name}: {value}" for name, value in headers.items())]
     if body is not None:
         lines.append(f"Content-Length: {len(body)}")

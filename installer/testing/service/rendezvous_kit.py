@@ -48,12 +48,12 @@ class Keys:
     public_base64: str
 
     def token(self, scheme: str, **claims: Any) -> str:
-        """A token of this scheme, signed with the private key."""
+        """Return a token of this scheme, signed with the private key."""
         return jwt.encode({"auth_scheme": scheme, **claims}, self.private, algorithm="ES256")
 
 
 def make_keys() -> Keys:
-    """A fresh pair of keys."""
+    """Return a fresh pair of keys."""
     key = ec_key()
     return Keys(private_pem(key).encode(), base64.b64encode(public_pem(key).encode()).decode())
 
@@ -74,7 +74,7 @@ def bare_environment() -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
+    """Return a port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -146,7 +146,7 @@ class Running:
         self.process.wait()
 
     def client(self, scheme: str = "userAuth") -> Any:
-        """A client of this scheme, the same one each time."""
+        """Return a client of this scheme, the same one each time."""
         from installer.assisted.auth import Scheme
         from installer.assisted.client import AssistedClient
         from installer.assisted.endpoint import endpoint
@@ -167,13 +167,13 @@ class Running:
 
 
 def running(directory: Path, **env: str) -> AbstractContextManager[Running]:
-    """A service for the length of the block; `env` is added to its environment."""
+    """Return a service for the length of the block; `env` is added to its environment."""
     return started(Running(directory, **env))
 
 
 @contextmanager
 def started(service: Running) -> Iterator[Running]:
-    """This service, for the length of the block."""
+    """Provide this service, for the length of the block."""
     service.start()
     try:
         yield service
@@ -191,7 +191,7 @@ def inventory(
     cpus: int = 2,
     **changes: Any,
 ) -> dict[str, Any]:
-    """An inventory as an agent sends it."""
+    """Return an inventory as an agent sends it."""
     return {
         "hostname": hostname,
         "interfaces": [

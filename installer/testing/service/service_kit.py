@@ -82,7 +82,7 @@ class Standalone:
         return self.dir / "tls/ca.crt"
 
     def token(self, party: str) -> str:
-        """The token that it wrote for `party`."""
+        """Return the token that it wrote for `party`."""
         return (self.dir / f"auth/{party}-token").read_text().strip()
 
     def start(self) -> float:
@@ -106,7 +106,7 @@ class Standalone:
             return False
 
     def fetch(self, path: str, **headers: str) -> Any:
-        """A GET with the folder's CA and nothing else."""
+        """Return a GET with the folder's CA and nothing else."""
         url = path if path.startswith("https:") else self.url + path
         context = ssl.create_default_context(cafile=str(self.ca))
         return urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=context, timeout=60)
@@ -157,7 +157,7 @@ class Recorded:
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[Standalone]:
-    """A service over a lab-like release: base ISO by xorriso, components that are only names."""
+    """Provide a service over a lab-like release: base ISO by xorriso, components that are only names."""
     iso = build(folder, "2023-07.x86_64")
     digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
@@ -193,6 +193,6 @@ def answer_steps(agent: Any, infra_env_id: str, machine: Machine) -> list[str]:
 
 
 def file_of(config: dict[str, Any], path: str) -> str:
-    """A file of an Ignition config, as text."""
+    """Return a file of an Ignition config, as text."""
     source = next(item["contents"]["source"] for item in config["storage"]["files"] if item["path"] == path)
     return base64.b64decode(source.partition("base64,")[2]).decode()

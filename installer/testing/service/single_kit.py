@@ -24,11 +24,11 @@ class World:
         return cluster["id"], user.register_infra_env(body)["id"]
 
     def register(self, infra_env: str, machine: Machine) -> None:
-        """A machine's agent registers it."""
+        """Register a machine, as its agent."""
         self.service.client("agentAuth").register_host(infra_env, machine.id, "")
 
     def poll(self, infra_env: str, machine: Machine) -> None:
-        """A machine's agent polls once and answers the steps that it can."""
+        """Poll once as a machine's agent, and answer the steps that it can."""
         agent = self.service.client("agentAuth")
         for step in agent.instructions(infra_env, machine.id, "")["instructions"]:
             output = machine.answer(step["step_type"], step["args"])
@@ -37,10 +37,10 @@ class World:
                 agent.reply(infra_env, machine.id, "", {**body, "output": json.dumps(output), "error": ""})
 
     def progress(self, infra_env: str, machine: Machine, stage: str, info: str = "") -> None:
-        """A machine's host reports a stage."""
+        """Report a stage, as a machine's host."""
         self.poll(infra_env, machine)  # nobody installs before being told to
         self.service.client("agentAuth").report_progress(infra_env, machine.id, Stage(stage), info)
 
     def status(self, cluster: str) -> str:
-        """The status of a cluster."""
+        """Return the status of a cluster."""
         return str(self.service.client().cluster(cluster)["status"])

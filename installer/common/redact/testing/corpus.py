@@ -21,7 +21,7 @@ AFTER = "Nov 21 10:00:09 master-0 agent[1234]: step inventory ended with exit co
 
 
 def named(kind: str, field: str, value: str) -> Iterator[Vector]:
-    """A secret that has a name, in every syntax for names and values."""
+    """Yield a secret that has a name, in every syntax for names and values."""
     for syntax, (write, stays) in SYNTAXES.items():
         if set(value) & set(SPECIAL.get(syntax, "")):
             continue
@@ -239,7 +239,7 @@ def vectors() -> list[Vector]:
 
 
 def placed() -> Iterator[Vector]:
-    """The vectors that are secrets because of the place where they stand."""
+    """Yield the vectors that are secrets because of the place where they stand."""
     for name, (text, stays) in places.SECRETS.items():
         yield Vector(name, text, tuple(word for word in places.BOTH if word in text), stays)
 

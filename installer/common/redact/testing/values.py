@@ -26,7 +26,7 @@ SSH_LINES = (
 
 
 def pem(kind: str, lines: tuple[str, ...]) -> str:
-    """A private key's text."""
+    """Return a private key's text."""
     return "\n".join((f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""))
 
 

@@ -172,7 +172,7 @@ async def _put_manifest(service: Service, request: web.Request, replacing: bool)
 
 
 def _manifest_name(request: web.Request) -> tuple[str, str]:
-    """The folder and the name that the query has. Raises Unparsable."""
+    """Return the folder and the name that the query has. Raises Unparsable."""
     folder = request.query.get("folder", "manifests")
     one_of(folder, "folder", "query", manifests.FOLDERS)
     return folder, required(request.query.get("file_name"), "file_name", "query")

@@ -131,7 +131,7 @@ async def ingress_cert(service: Service, request: web.Request) -> Response:
 
 
 def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
-    """The kubeconfig with one more certificate authority."""
+    """Return the kubeconfig with one more certificate authority."""
     import base64
 
     from installer.common.formats.yamltext import dump, load
@@ -151,7 +151,7 @@ def _logs(path: Path, name: str) -> Download:
 
 
 def _log_host(service: Service, cluster: Cluster, request: web.Request) -> Host:
-    """The host of the cluster whose logs a request is about. Raises Unparsable, NotFound."""
+    """Return the host of the cluster whose logs a request is about. Raises Unparsable, NotFound."""
     wanted = str(UUID(required(request.query.get("host_id") or None, "host_id", "query")))
     infra_env_id = request.query.get("infra_env_id") or None
     if infra_env_id is not None:
@@ -181,7 +181,7 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
 
 
 async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
-    """The field ``upfile`` of a request as it comes in. Raises BadRequest."""
+    """Yield the field ``upfile`` of a request as it comes in. Raises BadRequest."""
     has_upfile = False
     try:
         async for part in await request.multipart():

@@ -26,7 +26,7 @@ def _ids(request: web.Request) -> tuple[str, str]:
 
 
 def _version(request: web.Request) -> str:
-    """The agent's own version. Raises BadRequest: bytes that are no text could not be shown again."""
+    """Return the agent's own version. Raises BadRequest: bytes that are no text could not be shown again."""
     version = request.headers.get("discovery_agent_version", "")
     if not version.isprintable():
         raise BadRequest("discovery_agent_version in header must be a text of printable characters")

@@ -53,7 +53,7 @@ def image_url(
 
 
 def shown(service: Service, infra_env: InfraEnv, request: web.Request) -> dict[str, Any]:
-    """An infra-env as the API shows it, to the user with the URL of its image where images can be made."""
+    """Return an infra-env as the API shows it, to the user with the URL of its image where images can be made."""
     data = fields.infra_env(infra_env)
     if not is_user(request):
         return without_secrets(data)
@@ -133,7 +133,7 @@ def _parameters(request: web.Request, name: str) -> dict[str, str]:
 
 
 async def _content(service: Service, infra_env: InfraEnv, name: str, wanted: Mapping[str, str]) -> web.Response:
-    """A file of an infra-env. Raises BadRequest, NotFound, PrepareError."""
+    """Return a file of an infra-env. Raises BadRequest, NotFound, PrepareError."""
     maker, shown_name = _maker(service), f"{infra_env.id}-{name}"
     if name == "discovery.ign":
         shown_name = name

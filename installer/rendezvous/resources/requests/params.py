@@ -36,7 +36,7 @@ _ENUM = re.compile(r"(.+): Invalid enum value (.*)")
 
 
 def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None:
-    """A number of the query, None without it. Raises Unparsable."""
+    """Return a number of the query, None without it. Raises Unparsable."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -49,7 +49,7 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
 
 
 def boolean(text: str | None, name: str, place: str = "query") -> bool:
-    """A boolean of the query or a header (`place`); none and an empty one are false. Raises Unparsable.
+    """Return a boolean of the query or a header (`place`); none and an empty one are false. Raises Unparsable.
 
     Words for true are those of upstream's service, which takes everything else for false (go-openapi's ConvertBool).
     """
@@ -60,7 +60,7 @@ def boolean(text: str | None, name: str, place: str = "query") -> bool:
 
 
 def decoded(value: object, kind: type[T]) -> T:
-    """A request's JSON value as a struct. Raises Unparsable, which names the field."""
+    """Return a request's JSON value as a struct. Raises Unparsable, which names the field."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -72,7 +72,7 @@ def decoded(value: object, kind: type[T]) -> T:
 
 
 def _allowed(kind: type, path: str) -> list[str]:
-    """The values of an enumeration within a struct, by its path (``platform.type``, ``disks[...].role``)."""
+    """Return the values of an enumeration within a struct, by its path (``platform.type``, ``disks[...].role``)."""
     at: Any = inspect.type_info(kind)
     for name in re.findall(r"[A-Za-z_-]+", path):
         at = next(field.type for field in at.fields if field.encode_name == name)
@@ -83,7 +83,7 @@ def _allowed(kind: type, path: str) -> list[str]:
 
 
 def required(value: T | None, name: str, place: str = "body") -> T:
-    """The value of `name`, in `place` (query, body). Raises Unparsable when it is not there."""
+    """Return the value of `name`, in `place` (query, body). Raises Unparsable when it is not there."""
     if value is None:
         raise Unparsable(f"{name} in {place} is required")
     return value
@@ -96,7 +96,8 @@ def uuid(text: str, name: str, place: str) -> None:
 
 
 def date_time(text: str, name: str) -> datetime:
-    """A moment of the body in UTC, which is meant where no zone is named, as go-openapi takes it. Raises Unparsable."""
+    """Return a moment of the body in UTC, which is meant where no zone is named, as go-openapi takes it. Raises
+    Unparsable."""
     try:
         moment = datetime.fromisoformat(text) if DATE.match(text) else None
         # The first and the last hours of a calendar may be in no year of UTC.
@@ -109,7 +110,7 @@ def date_time(text: str, name: str) -> datetime:
 
 
 def file_name(request: web.Request, allowed: Collection[str]) -> str:
-    """The query's file_name. Raises Unparsable unless it is one of those that are allowed."""
+    """Return the query's file_name. Raises Unparsable unless it is one of those that are allowed."""
     name = required(request.query.get("file_name"), "file_name", "query")
     one_of(name, "file_name", "query", allowed)
     return name

@@ -77,7 +77,7 @@ def _name(value: str) -> str | None:
 
 
 def domain(value: str) -> str | None:
-    """A base domain as upstream takes it: lower case, no dot at its end, no address."""
+    """Return a base domain as upstream takes it: lower case, no dot at its end, no address."""
     if any(len(label) > 63 for label in value.split(".")):
         return f"{value[:80]!r} has a DNS label that is longer than 63 bytes"
     single = _SINGLE.fullmatch(value) and 1 < len(value) < 63
@@ -176,7 +176,7 @@ def _address(value: str) -> str | None:
 
 
 def canonical(value: str) -> str:
-    """The one spelling of an address, by which addresses are compared; what is no address stays as it is."""
+    """Return the one spelling of an address, by which addresses are compared; what is no address stays as it is."""
     if _address(value) is not None:
         return value
     address = ip_address(value)
@@ -184,7 +184,7 @@ def canonical(value: str) -> str:
 
 
 def vip(value: str) -> str | None:
-    """An address that a node can have beside its own."""
+    """Return an address that a node can have beside its own."""
     if problem := _address(value):
         return problem
     address = ip_address(value)
@@ -273,7 +273,7 @@ INFRA_ENV: Mapping[str, Check] = {
 
 
 def _problems_of(checks: Mapping[str, Check], fields: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """An empty text is no value: it takes away what was there."""
+    """Take an empty text for no value: it takes away what was there."""
     verdicts = ((key, check(fields[key])) for key, check in checks.items() if fields.get(key))
     return [f"{prefix}{key}: {problem}" for key, problem in verdicts if problem]
 

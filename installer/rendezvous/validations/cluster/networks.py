@@ -79,7 +79,7 @@ def machine_cidr_defined(view: ClusterView) -> Verdict:
 
 
 def _machine(view: ClusterView) -> list[str]:
-    """The machine networks; none while they are still to be derived from the VIPs and the hosts' networks.
+    """Return the machine networks; none while they are still to be derived from the VIPs and the hosts' networks.
 
     Upstream forgets those that the user gave until the first host is known; here they are kept, and count then.
     """
@@ -119,7 +119,7 @@ def _service_problem(cidrs: list[str]) -> str:
 
 
 def _networks_open(view: ClusterView) -> Verdict | None:
-    """The pending verdict while a network that is needed is missing."""
+    """Return the pending verdict while a network that is needed is missing."""
     needed = networks.machine_network_needed(view.cluster)
     if view.cidrs("cluster") and view.cidrs("service") and (not needed or _machine(view)):
         return None
@@ -160,7 +160,7 @@ def same_families(view: ClusterView) -> Verdict:
 
 
 def prefix_valid(view: ClusterView) -> Verdict:
-    """Does `host_prefix` leave at least 128 addresses to a host, and each cluster network a part to each host?"""
+    """Check that `host_prefix` leaves 128 addresses to a host, and each cluster network a part to each host."""
     if not view.cluster.cluster_networks:
         return pending("The Cluster Network CIDR is undefined.")
     count = len(view.hosts)
@@ -185,7 +185,7 @@ def prefix_valid(view: ClusterView) -> Verdict:
 
 
 def vips_defined(kind: str) -> Callable[[ClusterView], Verdict]:
-    """The validation: are virtual IPs of this kind (`api` or `ingress`) there, where they are needed?"""
+    """Return the validation: are virtual IPs of this kind (`api` or `ingress`) there, where they are needed?"""
     name = f"{VIP_NAMES[kind]} virtual IPs are"
 
     def check(view: ClusterView) -> Verdict:
@@ -238,7 +238,8 @@ def _wrong_place(vip: str, what: str, cidr: str) -> str:
 
 
 def vips_valid(kind: str) -> Callable[[ClusterView], Verdict]:
-    """The validation: is each virtual IP of this kind (`api` or `ingress`) in its machine network, and not in use?"""
+    """Return the validation: is each virtual IP of this kind (`api` or `ingress`) in its machine network, and not in
+    use?"""
     name = VIP_NAMES[kind]
 
     def check(view: ClusterView) -> Verdict:
@@ -296,7 +297,7 @@ def _room(cidr: str, hosts: int) -> int:
 
 
 def network_type(view: ClusterView) -> str:
-    """The cluster's network type, as an override of the install-config may have changed it."""
+    """Return the cluster's network type, as an override of the install-config may have changed it."""
     overrides = load_json(view.cluster.install_config_overrides)
     networking = overrides.get("networking") if isinstance(overrides, dict) else None
     wanted = networking.get("networkType") if isinstance(networking, dict) else None

@@ -225,5 +225,5 @@ def evaluate(view: ClusterView) -> Verdicts:
 
 
 def info_of(verdicts: Verdicts) -> Info:
-    """The verdicts as the API shows them."""
+    """Return the verdicts as the API shows them."""
     return as_info(verdicts, _CATEGORIES)

@@ -34,7 +34,7 @@ Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]
 
 
 def serve(directory: Path, use: Use, hosts: int = 2, **env: str) -> None:
-    """The application in this process over a cluster of hosts that have answered everything."""
+    """Serve the application in this process over a cluster of hosts that have answered everything."""
     fleet = secured(directory, hosts, **env)
 
     async def run() -> None:
