@@ -54,7 +54,7 @@ class Deduper:
             return self._flushed
 
     def is_new(self, kind: str, question: Sequence[str], output: str) -> bool:
-        """Was this not sent within the last hour, to this question (the step's id, and its arguments)?
+        """Return whether this was not sent within the last hour, to this question (the step's id, and its arguments).
 
         The service gives a step another id as soon as it has forgotten the answer.
         """

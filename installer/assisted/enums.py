@@ -146,7 +146,7 @@ class ValidationCategory(StrEnum):
 
 
 class MediaStatus(StrEnum):
-    """Could the agent still read what it booted from?"""
+    """The agent's finding on what it booted from: whether it can still be read."""
 
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"

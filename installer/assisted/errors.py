@@ -148,7 +148,7 @@ class ClientError(RendezvousError):
 
     @property
     def is_passing(self) -> bool:
-        """May the same request succeed later, without anybody doing anything about it?"""
+        """Return whether the same request may succeed later, without anybody doing anything about it."""
         return self.status is None or self.status >= 500 or self.status in PASSING
 
 

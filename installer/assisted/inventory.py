@@ -34,7 +34,7 @@ class IoPerf(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Eligibility(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """May this disk be installed on, and if not, why."""
+    """A disk's fitness to be installed on, with the reasons against it."""
 
     eligible: bool = False
     not_eligible_reasons: list[str] = []

@@ -46,7 +46,7 @@ class RestClient:
 
     @property
     def is_connected(self) -> bool:
-        """Is a connection kept for the next request?"""
+        """Return whether a connection is kept for the next request."""
         return self._transport.is_connected
 
     def close(self) -> None:

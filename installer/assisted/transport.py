@@ -64,7 +64,7 @@ class Request:
 
     @property
     def may_repeat(self) -> bool:
-        """May it reach the server twice?"""
+        """Return whether it may reach the server twice."""
         return self.method in IDEMPOTENT if self.repeatable is None else self.repeatable
 
 
@@ -151,7 +151,7 @@ class Transport:
 
     @property
     def is_connected(self) -> bool:
-        """Is a connection kept for the next request?"""
+        """Return whether a connection is kept for the next request."""
         return self._idle is not None
 
     def close(self) -> None:
@@ -278,7 +278,7 @@ class _Connection(http.client.HTTPConnection):
         return response
 
     def is_dropped(self) -> bool:
-        """Has the server closed it, or said something that nobody asked for?"""
+        """Return whether the server has closed it, or said something that nobody asked for."""
         timed: Any = self.sock
         if timed is None:
             return True
@@ -316,7 +316,7 @@ class _TimedSocket:
         return io.BufferedReader(_TimedReader(self, self._socket.makefile("rb", buffering=0)))
 
     def poll(self) -> bool:
-        """Is there something to read, or has the other side gone?"""
+        """Return whether there is something to read, or the other side has gone."""
         return bool(self._waiting.poll(0))
 
     def close(self) -> None:

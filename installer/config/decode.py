@@ -40,7 +40,7 @@ class Bits:
     signed: bool = True
 
     def fits(self, value: int) -> bool:
-        """Is the value one of this width?"""
+        """Return whether the value is one of this width."""
         low, high = (-(1 << self.count - 1), 1 << self.count - 1) if self.signed else (0, 1 << self.count)
         return low <= value < high
 

@@ -93,7 +93,7 @@ FIRST_PROCESS = Path("/proc/1")
 
 
 def _sees_host() -> bool:
-    """Is this a container that sees the host's processes? OpenShift's agent starts its containers so, without /host."""
+    """Return whether this container sees the host's processes: OpenShift's agent starts its own so, without /host."""
     try:
         own, first = os.readlink("/proc/self/ns/mnt"), os.readlink(FIRST_PROCESS / "ns/mnt")
     except OSError:

@@ -60,18 +60,18 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Is the condition Ready true?"""
+        """Return whether the condition Ready is true."""
         conditions = (self.status and self.status.conditions) or ()
         return any(item.type == "Ready" and item.status == "True" for item in conditions)
 
     @property
     def is_master(self) -> bool:
-        """Has the node the role of the control plane?"""
+        """Return whether the node has the role of the control plane."""
         return any(label in (self.metadata.labels or {}) for label in MASTER_LABELS)
 
     @property
     def is_arbiter(self) -> bool:
-        """Has the node etcd, but nothing else of the control plane?"""
+        """Return whether the node has etcd, but nothing else of the control plane."""
         return ARBITER_LABEL in (self.metadata.labels or {})
 
 
@@ -129,7 +129,7 @@ class KubeApi:
         return self.get("/api/v1/nodes", _Nodes).items or []
 
     def has_event(self, namespace: str, reason_or_name: str) -> bool:
-        """Is there an event of this name or reason? Raises StageError."""
+        """Return whether there is an event of this name or reason. Raises StageError."""
         events = self.get(f"/api/v1/namespaces/{namespace}/events", _Events).items or []
         return any(reason_or_name in (event.metadata.name.split(".")[0], event.reason) for event in events)
 

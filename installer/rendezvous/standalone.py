@@ -81,7 +81,7 @@ def _write(path: Path, content: bytes, mode: int) -> None:
 
 
 def _to_be_made(paths: Sequence[Path]) -> bool:
-    """Is none of the files there that are made together? Raises ConfigError when only some are missing.
+    """Return whether none of the files is there that are made together. Raises ConfigError when only some are missing.
 
     Images that were given out hold what belongs to the others: with new ones their hosts would be locked out.
     """
@@ -170,7 +170,7 @@ def _make_own(data: Path) -> None:
 
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
-    """Make the settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
+    """Make the settings of a service in ``directory``, with files that are missing. Raises InstallerError."""
     from installer.overrides import os_override, release_override
 
     os_override()

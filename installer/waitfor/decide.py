@@ -89,7 +89,7 @@ def failing(host: HostSeen) -> tuple[Check, ...]:
 
 
 def undecided(host: HostSeen, expected: Expected) -> bool:
-    """Is some blocking validation still to be decided, or has the host none at all yet?"""
+    """Return whether some blocking validation is still to be decided, or the host has none at all yet."""
     open_ids = {check.id for check in host.checks if check.status == Result.PENDING and blocks(check)}
     if expected.count < MAJORITY_LEAST:
         # With fewer hosts the group is never computed (installer.md §5.4): it stays pending for good.
@@ -122,7 +122,7 @@ def stuck(cluster: ClusterSeen, hosts: Sequence[HostSeen], expected: Expected) -
 
 
 def lasting(fingerprint: Fingerprint) -> bool:
-    """Is at least one of the failures a fact about a machine?"""
+    """Return whether at least one of the failures is a fact about a machine."""
     return any(name in LASTING for _, name in fingerprint)
 
 
@@ -352,12 +352,12 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
 
 
 def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:
-    """Have all expected hosts registered and passed?"""
+    """Return whether all expected hosts have registered and passed."""
     return bool(hosts) and len(hosts) >= expected.count and all(host.status == HostStatus.KNOWN for host in hosts)
 
 
 def rebooted(hosts: Sequence[HostSeen]) -> bool:
-    """Has the rendezvous host come to the reboot into its installed system (before one is chosen: any host)?"""
+    """Return whether the rendezvous host has come to its reboot (before one is chosen: any host)."""
     bootstraps = [host for host in hosts if host.bootstrap]
     return any(host.stage in REBOOTED for host in bootstraps or hosts)
 

@@ -38,7 +38,7 @@ def md5_uuid(text: str) -> str:
 
 
 def identifies(serial: str) -> bool:
-    """Is this a number of one machine, and not what its maker left in its place? One character, repeated, is none."""
+    """Return whether this is a number of one machine, and not its maker's placeholder. A repeated character is none."""
     words = " ".join(re.findall(r"[^\W_]+", serial.lower()))
     return len(set(words) - {" "}) > 1 and words not in PLACEHOLDERS and not PLACEHOLDER.fullmatch(words)
 

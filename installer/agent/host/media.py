@@ -1,4 +1,4 @@
-"""Is the discovery media still there? Asked before steps and after one that failed (installer.md §6.1)."""
+"""A check of the discovery media, before steps and after one that failed (installer.md §6.1)."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ Encoded = bytes | msgspec.Raw
 
 
 def _is_range(text: str) -> bool:
-    """Is it one range of bytes, whose end is not before its start (RFC 9110 §14.1.1)?"""
+    """Return whether it is one range of bytes, whose end is not before its start (RFC 9110 §14.1.1)."""
     match = _RANGE.fullmatch(text)
     return match is not None and not (match[2] and int(match[2]) < int(match[1]))
 

@@ -39,7 +39,7 @@ def encode(value: Any) -> bytes:
 
 
 def is_user(request: web.Request) -> bool:
-    """May the caller read all that the API shows?"""
+    """Return whether the caller may read all that the API shows."""
     return request.get(CALLER) is Scheme.USER
 
 
@@ -125,7 +125,7 @@ class Views:
 
 
 def knows(request: web.Request, etag: str) -> bool:
-    """Has the caller this state already? If-None-Match may name several, or any at all (RFC 9110 §13.1.2)."""
+    """Return whether the caller has this state already. If-None-Match may name several, or any (RFC 9110 §13.1.2)."""
     if_none_match = request.headers.get("If-None-Match", "")
     return if_none_match.strip() == "*" or etag.removeprefix("W/") in TAG.findall(if_none_match)
 

@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
             self._gate.free_place(self)
 
     def has_input(self) -> bool:
-        """Has the peer sent bytes that nobody has read?"""
+        """Return whether the peer has sent bytes that nobody has read."""
         try:
             waiting = fcntl.ioctl(self.sock, termios.FIONREAD, bytes(4))
         except (OSError, ValueError):

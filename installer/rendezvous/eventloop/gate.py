@@ -208,7 +208,7 @@ class Gate:
         return True
 
     def _has_share(self, address: str) -> bool:
-        """May this address have one more connection? An idle one of it is ended for that."""
+        """Return whether this address may have one more connection. An idle one of it is ended for that."""
         peer = self.addresses.get(address)
         if peer is None:
             return True
@@ -263,7 +263,7 @@ class Gate:
         return len(strangers.greeted) < most or self._overdue(strangers) is not None
 
     def _free(self, strangers: Strangers) -> bool:
-        """Is there room to greet one more of these? An overdue one is ended for that."""
+        """Return whether there is room to greet one more of these. An overdue one is ended for that."""
         if len(strangers.greeted) >= self.limits.greeted_of_address:
             return self._end(self._overdue(strangers))
         return len(self.strangers.greeted) < self.limits.greeted or self._end(self._overdue(self.strangers))

@@ -72,7 +72,7 @@ def applied(manifest: bytes, patch: bytes) -> bytes:
 
 
 def _perform(document: Any, operation: Operation, pointer: Pointer) -> int:
-    """Do it; the size of what is put in place."""
+    """Apply it, and return the size of what is put in place."""
     value = operation.value
     if operation.op in ("move", "copy"):
         owner, key = _place(document, operation.source)

@@ -327,7 +327,7 @@ class Engine:
     # together
 
     def is_reconciled(self, cluster_id: str) -> bool:
-        """Has nothing been stored, and no time run out, since the cluster was last reconciled?"""
+        """Return whether nothing has been stored, and no time run out, since the cluster was last reconciled."""
         rest = self.scratch.reconciled.get(cluster_id)
         return rest is not None and rest.version == self.store.version(cluster_id) and self.clock() < rest.until
 

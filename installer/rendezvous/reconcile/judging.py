@@ -129,7 +129,7 @@ class Judgements:
         return judged is not None and at < judged.until and judged.basis == self._basis(host, peers)
 
     def note(self, host: Host, peers: Peers, at: datetime, limit: float) -> None:
-        """Note that the host was judged, and changed its state no more; time alone can change that in ``limit`` seconds."""
+        """Note that the host was judged without a change of state; time alone can change that in ``limit`` seconds."""
         # A millisecond more: the tables ask for "longer than".
         until = at + timedelta(seconds=min(limit, DAY) + 0.001)
         self._judged[(host.infra_env_id, host.id)] = _Judgement(self._basis(host, peers), until)

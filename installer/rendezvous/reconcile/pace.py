@@ -37,7 +37,7 @@ class Pace:
         self._rested = 0.0
 
     def may(self, cluster_id: str, hosts: int) -> bool:
-        """May this cluster be judged now? If not, it is noted, and judged later."""
+        """Return whether this cluster may be judged now. If not, it is noted, and judged later."""
         rested = hosts <= SLICE and not self._waiting and self._clock() >= self._rested
         if hosts <= AT_ONCE or rested:
             return True
@@ -46,7 +46,7 @@ class Pace:
         return False
 
     def waits(self, cluster_id: str) -> bool:
-        """Has something changed that has not been judged?"""
+        """Return whether something has changed that has not been judged."""
         return cluster_id in self._waiting
 
     def judged(self, cluster_id: str, hosts: int, seconds: float) -> None:

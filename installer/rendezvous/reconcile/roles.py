@@ -26,7 +26,7 @@ def weight(inventory: Inventory) -> float:
 
 
 def fits(inventory: Inventory, need: Requirements) -> bool:
-    """Has the host the CPU and memory for these thresholds? Its disks do not count: what is wrong with them can be
+    """Return whether the host has CPU and memory for these thresholds. Its disks do not count: their faults can be
     mended in any role."""
     return (
         inventory.cpu.count >= need.cpu_cores
@@ -55,7 +55,7 @@ def suggest(cluster: Cluster, members: Sequence[Member], needs: Mapping[str, Req
 
 
 def is_bootstrap(inventory: Inventory, bootstrap_mac: str) -> bool:
-    """Is this the rendezvous host? Its MAC is in /etc/assisted/node0 as BOOTSTRAP_HOST_MAC."""
+    """Return whether this is the rendezvous host. Its MAC is in /etc/assisted/node0 as BOOTSTRAP_HOST_MAC."""
     return bool(bootstrap_mac) and bootstrap_mac.lower() in macs_of(inventory)
 
 

@@ -119,7 +119,7 @@ class Timekeeper:
         return jump
 
     def forgive(self, seconds: float, waited: float) -> None:
-        """Allow for a service that stood still for so long, the clock for ``waited`` of it. Raises StoreError: nothing has moved."""
+        """Allow for a service that stood still, the clock for ``waited`` of it. Raises StoreError: nothing moved."""
         latest = moved(to_text(self._clock()), waited) or ""
         with self._store.change():
             self._store.put_anchor(self._anchor(waited))

@@ -352,7 +352,7 @@ def infra_envs(engine: Engine, cluster_id: str) -> list[InfraEnv]:
 
 
 def awaits_ignition(cluster: Cluster) -> bool:
-    """Is this cluster's ignition still to be made?"""
+    """Return whether this cluster's ignition is still to be made."""
     return (
         cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status is PreparationStatus.NOT_STARTED
     )

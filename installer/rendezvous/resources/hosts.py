@@ -142,7 +142,7 @@ def next_steps(
 
 
 def _may_change_verdicts(engine: Engine, before: Host, after: Host) -> bool:
-    """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
+    """Return whether this poll can change a verdict: the host was silent, or its clock or its agent is another's."""
     return (
         before.discovery_agent_version != after.discovery_agent_version
         or before.rival != after.rival

@@ -65,7 +65,7 @@ class Networks:
 
     @property
     def is_dual_stack(self) -> bool:
-        """Has one of the lists networks of both families?"""
+        """Return whether one of the lists has networks of both families."""
         return any(len(_families(cidrs)) > 1 for cidrs in self.lists.values())
 
 
@@ -231,7 +231,7 @@ def _cluster_managed(
 
 
 def _check_sizes(cluster: Cluster, changes: dict[str, Any], *, hosts: int, user_managed: bool) -> None:
-    """Are networks that change large enough, networks of their own, and apart from each other?"""
+    """Check that networks that change are large enough, networks of their own, and apart from each other."""
     networks, before = Networks.of(cluster, changes), Networks.of(cluster, {})
     if _normal(networks.cluster) != _normal(before.cluster):
         for cidr, prefix in networks.cluster:
@@ -278,7 +278,7 @@ def _check_subnet(cidr: str, bits: int, kind: str) -> None:
 
 
 def _check_room(cidr: str, prefix: int, hosts: int) -> None:
-    """Has each host a network of 128 addresses or more, and is there one for each?"""
+    """Check that each host has a network of 128 addresses or more, and that there is one for each."""
     network = network_of(cidr)
     longest = network.max_prefixlen - POD_BITS
     if prefix > longest:

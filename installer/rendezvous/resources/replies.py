@@ -336,7 +336,7 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
 
 
 def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, *, step_id: str) -> bool:
-    """Return whether this answer belongs to an attempt before the present one: then the step is handed out again at once."""
+    """Return whether this answers an attempt before the present one: then the step is handed out again at once."""
     if kind not in steps.OF_ATTEMPT:
         return False
     store = engine.store

@@ -94,7 +94,7 @@ def _connectivity(view: HostView) -> Args | None:
 
 
 def _scanned(inventory: Inventory, cidr: str) -> bool:
-    """Can agents scan this network, and this host reach others in it?"""
+    """Return whether agents can scan this network, and this host reach others in it."""
     network = networks.network_of(cidr)
     return (network.version == 4 and network.num_addresses <= arguments.LARGEST_SCAN) and any(
         item.ip in network and item.network.num_addresses > 1 for item in networks.interfaces_of(inventory)
@@ -285,12 +285,12 @@ def fingerprint(view: HostView, kind: StepType, args: Args) -> str:
 
 
 def contested(host: Host, at: datetime) -> bool:
-    """May another machine have the host's id?"""
+    """Return whether another machine may have the host's id."""
     return host.contested_at is not None and age(host.contested_at, at) < CONTEST_SECONDS
 
 
 def _outdated(view: HostView) -> bool:
-    """Is the agent not the service's, and may it be replaced now?"""
+    """Return whether the agent is not the service's, and may be replaced now."""
     wanted, current = view.settings.agent_image, view.host.discovery_agent_version
     if view.host.status not in UPGRADABLE or T.UPGRADE.value in view.settings.disabled_steps:
         return False

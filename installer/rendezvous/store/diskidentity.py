@@ -39,7 +39,7 @@ class DiskIdentity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     restarted: bool = False
 
     def called(self, name: str) -> bool:
-        """Is this one of its names?"""
+        """Return whether this is one of its names."""
         return bool(name) and name in (self.id, self.path, self.by_id, self.by_path)
 
 
@@ -103,7 +103,7 @@ def _can_be(disk: Disk, wanted: DiskIdentity) -> bool:
 
 
 def _differs(disk: Disk, wanted: DiskIdentity, field: str) -> bool:
-    """Are both known, and not the same?"""
+    """Return whether both are known, and not the same."""
     value, wanted_value = getattr(disk, field), getattr(wanted, field)
     return bool(value and wanted_value and value != wanted_value)
 

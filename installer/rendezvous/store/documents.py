@@ -219,7 +219,7 @@ class Tang(Report, frozen=True, gc=False):
 
 
 class TangConnectivity(Document[Tang]):
-    """Do the Tang servers answer this host?"""
+    """The answers of the Tang servers to this host."""
 
     __slots__ = ()
 
@@ -233,7 +233,7 @@ class ApiVip(Report, frozen=True, gc=False):
 
 
 class ApiVipConnectivity(Document[ApiVip]):
-    """Can the host fetch its ignition from the cluster?"""
+    """The host's attempt to fetch its ignition from the cluster."""
 
     __slots__ = ()
 

@@ -86,7 +86,7 @@ class Machine(msgspec.Struct, frozen=True, gc=False):
         return f"MAC {', '.join(self.macs) or 'unknown'} (serial number {self.serial or 'unknown'})"
 
     def is_another(self, than: Machine) -> bool:
-        """Can the two not be one machine? One that runs keeps its serial number, and some NIC."""
+        """Return whether the two cannot be one machine. One that runs keeps its serial number, and some NIC."""
         apart = bool(self.macs and than.macs) and not set(self.macs) & set(than.macs)
         return apart or ("" not in (self.serial, than.serial) and self.serial != than.serial)
 

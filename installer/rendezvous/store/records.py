@@ -149,7 +149,7 @@ class Records(ABC):
             return [msgspec.json.decode(row[0], type=Event) for row in rows]
 
     def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
-        """Return (number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
+        """Return (number, JSON as the API shows it) of the events for which a condition over the columns holds."""
         return [(row[0], row[1]) for row in self._rows(f"SELECT seq, doc FROM events {where}", *values)]
 
     # manifests and files

@@ -36,7 +36,7 @@ def load_json(text: str) -> Any:
 
 
 def same_image(first: str, second: str) -> bool:
-    """Do two references name the same image? By digest where both have one: mirrors change the name only."""
+    """Return whether two references name the same image, by digest if both have one: mirrors change names only."""
     if "@" in first and "@" in second:
         return first.rsplit("@", 1)[1] == second.rsplit("@", 1)[1]
     return first == second
@@ -172,7 +172,7 @@ class HostView:
 
     @property
     def connected(self) -> bool:
-        """Has the agent called in lately? After Rebooting nobody asks (installer.md §5.4)."""
+        """Return whether the agent has called in lately. After Rebooting nobody asks (installer.md §5.4)."""
         stage = self.host.progress.current_stage
         if stage in (Stage.REBOOTING, Stage.CONFIGURING, Stage.JOINED, Stage.WAITING_IGNITION, Stage.DONE):
             return True

@@ -42,7 +42,7 @@ def machine_cidrs(cluster: Cluster) -> list[str]:
 
 
 def user_managed(cluster: Cluster) -> bool:
-    """Are DNS and load balancers the user's own, so that there are no VIPs? On a single node they always are."""
+    """Return whether DNS and load balancers are the user's own, so that there are no VIPs: always on a single node."""
     return cluster.user_managed_networking or cluster.is_sno
 
 
@@ -66,7 +66,7 @@ def time_sources(cluster: Cluster | None, *infra_envs: InfraEnv | None) -> list[
 
 
 def has_vips(cluster: Cluster) -> bool:
-    """Do the cluster's own hosts hold its virtual IPs?"""
+    """Return whether the cluster's own hosts hold its virtual IPs."""
     return not (user_managed(cluster) or own_load_balancer(cluster))
 
 
@@ -77,7 +77,7 @@ def families(cidrs: Iterable[str]) -> list[int]:
 
 
 def in_any(address: Address, cidrs: Iterable[str]) -> bool:
-    """Is the address in one of the networks?"""
+    """Return whether the address is in one of the networks."""
     return any(address in network for network in map(network_of, cidrs) if network.version == address.version)
 
 
@@ -109,7 +109,7 @@ def macs_of(inventory: Inventory) -> set[str]:
 
 
 def belongs(inventory: Inventory, cidr: str) -> bool:
-    """Has the host an address in this network?"""
+    """Return whether the host has an address in this network."""
     return any(in_any(item.ip, [cidr]) for item in interfaces_of(inventory))
 
 
@@ -144,7 +144,7 @@ def best_default_route(inventory: Inventory, version: int) -> Route | None:
 
 
 def overlap(first: str, second: str) -> bool:
-    """Have two CIDRs an address in common?"""
+    """Return whether two CIDRs have an address in common."""
     network, other = network_of(first), network_of(second)
     return network.version == other.version and network.overlaps(other)
 
@@ -162,7 +162,7 @@ def vip_refusal(vip: str, name: str, cidr: str) -> str:
 
 
 def is_own_address(vip: str, cidr: str) -> bool:
-    """Is the address that of the network itself? In IPv6 every router of the network answers to it (RFC 4291)."""
+    """Return whether the address is that of the network itself. In IPv6 every router of it answers there (RFC 4291)."""
     network = network_of(cidr)
     return network.prefixlen < network.max_prefixlen - 1 and address_of(vip) == network.network_address
 

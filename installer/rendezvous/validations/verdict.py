@@ -18,7 +18,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_good(self) -> bool:
-        """Is it no obstacle to the installation?"""
+        """Return whether it is no obstacle to the installation."""
         return self.result in GOOD
 
 

@@ -203,7 +203,7 @@ class Fleet:
         return True
 
     def all_known(self) -> bool:
-        """Are all hosts known?"""
+        """Return whether all hosts are known."""
         return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)
 
 

@@ -84,7 +84,7 @@ class Peer:
         return time.monotonic() - begin
 
     async def is_gone(self) -> bool:
-        """Has the other side ended it?"""
+        """Return whether the other side has ended it."""
         try:
             return not await asyncio.wait_for(self.reader.read(1), 0.05)
         except TimeoutError:

@@ -28,7 +28,7 @@ def access(timeout: float = 60) -> Access:
 
 
 def ended(ssh: Programs) -> bool:
-    """Has the ssh that ran ended, and been buried?"""
+    """Return whether the ssh that ran has ended, and been buried."""
     return not Path(f"/proc/{int(ssh.log('ssh'))}").exists()
 
 

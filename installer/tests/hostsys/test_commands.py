@@ -31,7 +31,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def gone(pid: int) -> bool:
-    """Has the process ended? One that waits to be buried has."""
+    """Return whether the process has ended. One that waits to be buried has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:

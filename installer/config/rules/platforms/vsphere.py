@@ -60,7 +60,7 @@ def credentials(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _generated(domain: VSphereFailureDomain) -> bool:
-    """Was the failure domain made from the deprecated fields, any of which may be missing?"""
+    """Return whether the failure domain was made from the deprecated fields, any of which may be missing."""
     return domain.name == GENERATED or domain.zone == GENERATED_ZONE or domain.region == GENERATED_REGION
 
 
