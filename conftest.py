@@ -20,8 +20,8 @@ settings.load_profile("node0")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """The garbage collector stays off while collecting: what is made then stays, and looking through it took a sixth of
-    the time."""
+    """Yield the garbage collector stays off while collecting: what is made then stays, and looking through it took a
+    sixth of the time."""
     gc.disable()
     try:
         return (yield)

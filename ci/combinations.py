@@ -27,7 +27,7 @@ Pair = tuple[Value, Value]
 
 
 def pairs_of(scenario_id: str) -> set[Pair]:
-    """The pairs that a scenario has; its variants are not paired with one another."""
+    """Return the pairs that a scenario has; its variants are not paired with one another."""
     values = values_of(scenario_id)
     return {
         ((first, a), (other, b))
@@ -37,7 +37,7 @@ def pairs_of(scenario_id: str) -> set[Pair]:
 
 
 def id_of_values(values: dict[str, str]) -> str:
-    """The id of a scenario with one value of each dimension."""
+    """Return the id of a scenario with one value of each dimension."""
     variants = () if values["variant"] == PLAIN else (values["variant"],)
     return id_of("-".join(values[name] for name in GRAMMAR), BOOTS[values["boot"].replace("-", "_")], variants)
 
@@ -65,7 +65,7 @@ def _nodes(shape: str) -> int:
 
 
 def dimensions(matrix: Matrix, *, everything: bool = False) -> dict[str, tuple[str, ...]]:
-    """The dimensions, without the values that wait for something (unless `everything`)."""
+    """Return the dimensions, without the values that wait for something (unless `everything`)."""
     waiting: dict[str, dict[str, str]] = {} if everything else matrix.waiting
     return {
         name: tuple(value for value in values if value not in waiting.get(name, {}))
@@ -108,7 +108,7 @@ def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[st
 
 
 def _row(scenario_id: str, new: int) -> str:
-    """A row to be put into the table, as YAML; its name is the id."""
+    """Return a row to be put into the table, as YAML; its name is the id."""
     words = words_of(scenario_id)
     topology = "-".join(str(getattr(words, name)) for name in GRAMMAR)
     fields = [f"name: node0-{scenario_id.replace('_', '-')}", f"topology: {topology}"]
@@ -122,7 +122,7 @@ def _sentence(pair: Pair) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line."""
+    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog="ci/matrix", description="What scenarios/catalogue/matrix.yaml covers.", allow_abbrev=False
     )

@@ -115,8 +115,8 @@ class Outcome:
 
 
 def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[list[str], list[str]]:
-    """The scenarios that this machine has memory and disk for, and a line for each other one. (One that wants more
-    processors runs alone.)"""
+    """Return the scenarios that this machine has memory and disk for, and a line for each other one. (One that wants
+    more processors runs alone.)"""
     fits, lines = [], []
     for name, topology in shapes.items():
         need = budget.need_of(topology)
@@ -129,7 +129,7 @@ def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[li
 
 
 def first_stages() -> list[Stage]:
-    """The stages before any machine boots."""
+    """Return the stages before any machine boots."""
     return [
         Stage("style, types, fast suite", ["ci/test", "--fast"], 1800, essential=True, retried=MOST_RETRIED),
         Stage("lab release", [".venv/bin/python", "-m", "lab.release", "build"], 2400, essential=True),
@@ -137,7 +137,8 @@ def first_stages() -> list[Stage]:
 
 
 def lab_stages(problems: Sequence[str], fits: Sequence[str]) -> list[Stage]:
-    """The rest, for a machine that cannot run containers for these reasons (none: it can), and has room for these."""
+    """Return the rest, for a machine that cannot run containers for these reasons (none: it can), and has room for
+    these."""
     labs = Stage("tests on real labs", ["ci/test", "--labs"], 1500, retried=MOST_RETRIED)
     if problems or not fits:
         node = ["ci/scenarios", "-k", "sno-ipv4-static-uefi]", "--artifacts=artifacts/vm/sno"]
@@ -180,7 +181,7 @@ class Ending:
         self._signal = 0
 
     def __call__(self, number: int, _frame: FrameType | None) -> None:
-        """The signal's handler."""
+        """Handle the signal."""
         self._signal = number
         if not self._held:
             raise SystemExit(128 + number)
@@ -219,7 +220,7 @@ def run_stage(stage: Stage, argv: Sequence[str]) -> int:
 
 
 def _start(stage: Stage, argv: Sequence[str], output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
-    """A stage's command in a group of its own: what it started ends with it."""
+    """Return a stage's command in a group of its own: what it started ends with it."""
     errors = subprocess.STDOUT if output else None
     environment = {**stage.env, **os.environ}
     return subprocess.Popen(argv, cwd=ROOT, env=environment, start_new_session=True, stdout=output, stderr=errors)
@@ -256,7 +257,7 @@ class Background:
 
 
 def failed_tests(cache: Path) -> list[str]:
-    """The tests that failed in pytest's last run with that cache folder."""
+    """Return the tests that failed in pytest's last run with that cache folder."""
     file = cache / "v/cache/lastfailed"
     return sorted(json.loads(file.read_text())) if file.exists() else []
 
@@ -269,12 +270,12 @@ def run(stage: Stage) -> Outcome:
 
 
 def _with_cache(stage: Stage) -> list[str]:
-    """The command of a stage whose tests are retried, so that pytest notes which failed."""
+    """Return the command of a stage whose tests are retried, so that pytest notes which failed."""
     return [*stage.argv, "-o", f"cache_dir={stage.cache.relative_to(ROOT)}"] if stage.retried else [*stage.argv]
 
 
 def _tried(stage: Stage) -> tuple[int, Sequence[str]]:
-    """The exit code of a stage, and which of its tests passed at their second try."""
+    """Return the exit code of a stage, and which of its tests passed at their second try."""
     begin = time.monotonic()
     if stage.retried:
         shutil.rmtree(stage.cache, ignore_errors=True)
@@ -297,13 +298,13 @@ def _second_try(stage: Stage, code: int, begin: float) -> tuple[int, Sequence[st
 
 
 def say(line: str) -> None:
-    """A line of the gate's own, between those of its stages."""
+    """Print a line of the gate's own, between those of its stages."""
     print(f"[gate] {line}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def _beside(stage: Stage | None, seconds_left: float) -> Iterator[Background | None]:
-    """The stage in the background, if any, which does not outlive the block."""
+    """Provide the stage in the background, if any, which does not outlive the block."""
     if stage is None:
         yield None
         return
@@ -359,7 +360,8 @@ def passed(
 
 
 def _chosen_for_this_machine() -> list[Stage]:
-    """The stages with machines, by what this one can do and has room for, the release being built; says what not."""
+    """Return the stages with machines, by what this one can do and has room for, the release being built; says what
+    not."""
     problems = container_problems()
     fits, lines = fitting(
         budget.capacity(labs_dir()), {name: topology_of(name).with_machines("container") for name in CONTAINERS}

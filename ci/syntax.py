@@ -30,12 +30,12 @@ def sources(*rooms: str, tests: bool = True) -> dict[str, str]:
 
 @functools.cache
 def parse(source: str) -> ast.Module:
-    """The syntax tree of a source; it is shared, so nobody may change it."""
+    """Return the syntax tree of a source; it is shared, so nobody may change it."""
     return ast.parse(source)
 
 
 def nodes(source: str, *kinds: type[Node]) -> list[Node]:
-    """A source's nodes of these classes, one class after the other, each in the order of `ast.walk`."""
+    """Return a source's nodes of these classes, one class after the other, each in the order of `ast.walk`."""
     by_kind = _by_kind(source)
     return [node for kind in kinds for node in by_kind.get(kind, ()) if isinstance(node, kind)]
 
@@ -49,7 +49,7 @@ def _by_kind(source: str) -> Mapping[type[ast.AST], list[ast.AST]]:
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """The same as `ast.walk`, in two thirds of its time."""
+    """Return the same as `ast.walk`, in two thirds of its time."""
     found = [node]
     for node in found:  # the list grows meanwhile
         for name in node._fields:

@@ -75,7 +75,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the command line."""
     width = max(map(len, BENCHMARKS))
     rows = "\n".join(f"  {name:<{width}}  {benchmark.text}" for name, benchmark in BENCHMARKS.items())
     parser = argparse.ArgumentParser(

@@ -83,7 +83,7 @@ def measured(command: list[str], env: dict[str, str], cwd: Path | None = None) -
 
 
 def write_inputs(directory: Path, server: Registry) -> None:
-    """An asset directory with nothing but the inputs of one node, whose release the registry mirrors."""
+    """Write an asset directory with nothing but the inputs of one node, whose release the registry mirrors."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     source = {"source": server.sources[0].source, "mirrors": [server.repository]}
@@ -150,7 +150,7 @@ def _compare(name: str, work: Path, base: Path, server: Registry, *, release: st
 
 
 def _fixed(work: Path, server: Registry, release: str) -> None:
-    """The part of `create image` that does not depend on the base's size, and of it the four RSA keys and the hash."""
+    """Measure the part of `create image` that does not depend on the base's size, with the keys and the hash in it."""
     base = build(work / "small", "2023-07.x86_64", SMALL)
     taken = _pairs(work, base, server, release)
     code = (
@@ -171,7 +171,7 @@ def _fixed(work: Path, server: Registry, release: str) -> None:
 
 
 def _steps(work: Path, base: Path, server: Registry, release: str) -> None:
-    """The steps: of a first run, which copies the base and asks the registry, and of later ones."""
+    """Measure the steps: of a first run, which copies the base and asks the registry, and of later ones."""
     env = {**_environment(work, base, release), "XDG_CACHE_HOME": str(work / "empty-cache")}
     taken = []
     for _ in range(1 + ROUNDS):
@@ -189,7 +189,7 @@ def _steps(work: Path, base: Path, server: Registry, release: str) -> None:
 
 @contextlib.contextmanager
 def _reflinks(work: Path) -> Iterator[Path | None]:
-    """A file system that shares blocks between files, None where none can be mounted."""
+    """Provide a file system that shares blocks between files, None where none can be mounted."""
     image, place = work / "xfs.img", work / "xfs"
     place.mkdir()
     try:

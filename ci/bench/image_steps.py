@@ -71,7 +71,7 @@ sys.exit(code)
 
 
 def steps_of(directory: Path, env: Mapping[str, str]) -> dict[str, Step]:
-    """The steps of one run in an asset directory. Raises SystemExit when it fails.
+    """Return the steps of one run in an asset directory. Raises SystemExit when it fails.
 
     What the process does between its last mark and its end is not in its processor time.
     """
@@ -94,7 +94,7 @@ def show(title: str, first: Mapping[str, Step], later: Sequence[Mapping[str, Ste
     """Print the steps of a first run, and the medians of later ones, which find the release in the cache."""
 
     def line(steps: Sequence[Step], others: Sequence[Sequence[Step]]) -> str:
-        """Sums of steps: of the first run, and the medians of the others'."""
+        """Return the sums of steps: of the first run, and the medians of the others'."""
         columns = [[sum(step.seconds for step in run), sum(step.work for step in run)] for run in (steps, *others)]
         medians = [statistics.median(column) for column in zip(*columns[1:], strict=True)]
         return "  ".join(f"{seconds:7.3f} s ({work:5.3f})" for seconds, work in (columns[0], medians))

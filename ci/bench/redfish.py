@@ -44,7 +44,7 @@ _SKIPPED = ("nobody", "lab")
 
 
 def _program(name: str) -> Path:
-    """A validator's program; all of them are installed once by pip."""
+    """Return a validator's program; all of them are installed once by pip."""
     place = cache_dir() / ("dmtf-" + "-".join(VERSIONS.values()))
     if not (place / "done").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)

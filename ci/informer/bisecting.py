@@ -40,7 +40,7 @@ class Bisection:
     _joint: list[list[float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Raises InformerError for less than two releases, or one that occurs twice."""
+        """Raise InformerError for less than two releases, or one that occurs twice."""
         if len(self.releases) < 2:
             raise InformerError(f"releases: {len(self.releases)} is less than two: a good one and a bad one")
         if twice := sorted({release for release in self.releases if self.releases.count(release) > 1}):
@@ -83,7 +83,7 @@ class Bisection:
         return self.first_bad[1] >= self.sure
 
     def wanted(self) -> str:
-        """The release whose run tells most: about half of the likelihood is at it or before.
+        """Return the release whose run tells most: about half of the likelihood is at it or before.
 
         Next to the change it is the last good or the first bad one, whichever is less sure.
         """

@@ -93,14 +93,14 @@ def worth(
 
 
 def deciding(choice: Choice) -> Choice:
-    """A choice that the verdict waits for: its job blocks, and has not run on the payload."""
+    """Return a choice that the verdict waits for: its job blocks, and has not run on the payload."""
     return replace(
         choice, worth=choice.worth + DECIDES, why=", ".join(filter(None, ("the verdict waits for it", choice.why)))
     )
 
 
 def choose(choices: Sequence[Choice], seconds: float, side_by_side: int = 1) -> list[Choice]:
-    """The jobs to run within so many seconds, in order: those worth most, then the shorter ones, then as given.
+    """Return the jobs to run within so many seconds, in order: those worth most, then the shorter ones, then as given.
 
     So many run side by side, each where the first is done. What is worth nothing is left out, and what is too long is
     passed over for what comes next.

@@ -57,7 +57,7 @@ def _add_history(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def _file(value: str) -> str:
-    """An argument that names a file."""
+    """Return an argument that names a file."""
     if not value:
         raise argparse.ArgumentTypeError("must be a file, not ''")
     return value
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _said(error: Exception) -> str:
-    """An error without the number that Python puts before it."""
+    """Return an error without the number that Python puts before it."""
     if not (isinstance(error, OSError) and error.strerror):
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def revision() -> str:
-    """The commit that is checked out; empty where there is no git."""
+    """Return the commit that is checked out; empty where there is no git."""
     return _git("rev-parse", "HEAD").strip()
 
 

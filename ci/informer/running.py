@@ -58,7 +58,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _parts(job: str) -> tuple[str, MachineKind]:
-    """A job's scenario and kind of machines. Raises InformerError for a text that names no job."""
+    """Return a job's scenario and kind of machines. Raises InformerError for a text that names no job."""
     scenario, _, machines = job.partition("@")
     if not SCENARIO.fullmatch(scenario):
         raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")

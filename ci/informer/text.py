@@ -23,13 +23,13 @@ def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def first_line(text: str, longest: int = 100) -> str:
-    """The first line of a text, shortened."""
+    """Return the first line of a text, shortened."""
     line = text.strip().partition("\n")[0]
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def state_row(state: JobState) -> list[str]:
-    """A job of `node0-ci status`."""
+    """Return a job of `node0-ci status`."""
     low, high = wilson(state.recent)
     share = f"{low:.0%} to {high:.0%}" if state.recent.runs else ""
     notes = []
@@ -53,7 +53,7 @@ STATE_HEADS = ("job", "kind", "last", "7 days", "failure rate", "P50/P95/max s",
 
 
 def run_row(row: Row) -> list[str]:
-    """A run of `node0-ci history`."""
+    """Return a run of `node0-ci history`."""
     return [
         str(row.id),
         row.began,
@@ -105,7 +105,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """A verdict for programs."""
+    """Return a verdict for programs."""
     return {
         "payload": verdict.payload,
         "decision": verdict.decision.value,

@@ -1,4 +1,4 @@
-"""Whose fault a red run is: symptoms are data, and every red run gets a label."""
+"""The blame for red runs: symptoms are data, and every red run gets a label."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Symptoms:
 
 
 def read(path: Path | None = None) -> Symptoms:
-    """The symptoms of a file, or node0's own. Raises InformerError."""
+    """Return the symptoms of a file, or node0's own. Raises InformerError."""
     name = str(path or "symptoms.yaml")
     try:
         text = path.read_text() if path else files("ci.informer").joinpath("symptoms.yaml").read_text()
@@ -141,7 +141,7 @@ class Diagnosis:
 
 
 def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) -> Diagnosis:
-    """A red run's diagnosis. An invalid run is never the product's fault."""
+    """Return a red run's diagnosis. An invalid run is never the product's fault."""
     hits = [hit for symptom in symptoms.all if (hit := symptom.first_hit(evidence))]
     telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label is not Label.PRODUCT]
     if telling:
@@ -186,6 +186,6 @@ def _label(history: History, db: sqlite3.Connection, row: sqlite3.Row, symptoms:
 
 
 def shown(history: History, run: int) -> list[tuple[str, str, str]]:
-    """The symptoms of a run: name, place, line."""
+    """Return the symptoms of a run: name, place, line."""
     symptoms = history.db.execute("SELECT name, kind, line FROM symptom WHERE run = ? ORDER BY name", (run,))
     return [(symptom["name"], symptom["kind"], symptom["line"]) for symptom in symptoms]

@@ -22,14 +22,14 @@ def pytest_scenarios(*options: str) -> tuple[int, str]:
 
 
 def pytest_in(folder: Path, *options: str) -> tuple[int, str]:
-    """The same for tests in another folder, whose conftest may import from scenarios/."""
+    """Return the same for tests in another folder, whose conftest may import from scenarios/."""
     _load()
     return forked(functools.partial(_run, folder), ["-q", "-p", "no:cacheprovider", *options], seconds=120.0)
 
 
 @functools.cache
 def collected(*options: str) -> Sequence[str]:
-    """The ids of the tests that these options select."""
+    """Return the ids of the tests that these options select."""
     code, output = pytest_scenarios("--collect-only", *options)
     assert code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED), output
     return [line for line in output.splitlines() if "::" in line]

@@ -183,7 +183,7 @@ def test_vms_are_given_longer_where_containers_run_the_same_row(lanes, machine, 
 
 
 def packed(files: dict[str, bytes], mode: str) -> bytes:
-    """A tar of files."""
+    """Return a tar of files."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode=mode) as archive:  # type: ignore[call-overload]
         for name, data in files.items():

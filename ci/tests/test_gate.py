@@ -95,7 +95,7 @@ def test_without_room_for_any_size_the_stages_are_those_without_containers():
 
 
 def _selected(stage):
-    """The tests that pytest selects for a stage, as (test, scenario); nothing is run."""
+    """Return the tests that pytest selects for a stage, as (test, scenario); nothing is run."""
     words = [word for word in stage.argv[1:] if not word.startswith("--artifacts") and word != "-v"]
     if "-n" in words:
         del words[words.index("-n") : words.index("-n") + 2]
@@ -185,7 +185,7 @@ def test_stages_with_machines_are_chosen_once_the_release_is_built(capfd):
 
 
 def _suite(tmp_path, monkeypatch, body):
-    """A stage that runs a module of tests with pytest, in a folder of its own."""
+    """Return a stage that runs a module of tests with pytest, in a folder of its own."""
     (tmp_path / "test_it.py").write_text(body)
     monkeypatch.setattr(gate, "ROOT", tmp_path)
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path), "test_it.py"]
@@ -211,7 +211,7 @@ def test_fine():
 
 
 def _failing(tmp_path, monkeypatch, tests, before=""):
-    """A stage whose command notes failed tests where pytest would, and fails."""
+    """Return a stage whose command notes failed tests where pytest would, and fails."""
     monkeypatch.setattr(gate, "ROOT", tmp_path)
     noted = '"${2#cache_dir=}/v/cache"'
     script = f"{before}\nmkdir -p {noted}; echo '{json.dumps(tests)}' > {noted}/lastfailed; exit 1"
@@ -326,7 +326,7 @@ def test_a_signal_that_comes_while_a_stage_starts_ends_the_gate_afterwards():
 
 @pytest.fixture
 def _signals():
-    """main() takes SIGTERM for itself."""
+    """Give SIGTERM back, which main() takes for itself."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)

@@ -27,7 +27,7 @@ CONTAINER = next(kind for kind in argparse.ArgumentParser.__mro__ if "add_argume
 
 @pytest.fixture
 def silent(monkeypatch) -> list[str]:
-    """The arguments that are added without a text, while the test runs."""
+    """Provide the arguments that are added without a text, while the test runs."""
     names: list[str] = []
     add = vars(CONTAINER)["add_argument"]
 

@@ -198,7 +198,7 @@ def test_parameters_carry_how_often_they_run() -> None:
 
 
 def installed(*options: str) -> set[str]:
-    """The ids of the installations that pytest would make."""
+    """Return the ids of the installations that pytest would make."""
     tests = (test for test in pytest_kit.collected(*options) if test.startswith("scenarios/test_install.py::"))
     return {test.partition("[")[2].rstrip("]") for test in tests}
 

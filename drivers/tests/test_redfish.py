@@ -16,7 +16,7 @@ ROOT = b'{"Systems": {"@odata.id": "%s"}, "RedfishVersion": "1.0.0", "Name": "x"
 
 @pytest.fixture(scope="module")
 def bmc():
-    """A server that answers all requests alike; its `answer` is (status, body)."""
+    """Provide a server that answers all requests alike; its `answer` is (status, body)."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -59,7 +59,7 @@ def test_an_answer_that_is_none(bmc, status, body):
 
 
 def dripping():
-    """A byte now and then."""
+    """Yield a byte now and then."""
     while True:
         time.sleep(0.05)
         yield b" "

@@ -64,7 +64,7 @@ def test_a_machine_that_lets_one_in_and_does_nothing_is_not_waited_for(tmp_path:
 
 
 def host_that(folder: Path, command: str) -> Any:
-    """A host that answers, and does this at each later command."""
+    """Return a host that answers, and does this at each later command."""
     program = folder / "ssh-stand-in"
     program.write_text(f"#!/bin/sh\nif [ -e {folder}/asked ]; then {command}; fi\ntouch {folder}/asked\n")
     program.chmod(0o755)

@@ -72,7 +72,7 @@ class Record:
 
     @property
     def directory(self) -> bool:
-        """Whether it is a directory's."""
+        """Return whether it is a directory's."""
         return bool(self.flags & DIRECTORY)
 
 

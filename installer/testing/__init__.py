@@ -1,1 +1,1 @@
-"""What the tests of installer/ share: fixtures, stand-ins for what is outside."""
+"""Kits of the installer's tests: fixtures, stand-ins for what is outside."""

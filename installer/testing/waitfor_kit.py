@@ -1,4 +1,4 @@
-"""What wait-for's tests share: real HTTPS servers in this process for the service's API and the cluster's API.
+"""A kit for tests of wait-for: real HTTPS servers in this process for the service's API and the cluster's API.
 
 Both are driven by a scenario: a list of moments, each with how the world looks; a test moves from one to the next
 when wait-for has looked at the present one often enough.
@@ -35,7 +35,7 @@ PASSWORD = "aaaaa-bbbbb-ccccc-ddddd"
 
 @dataclass
 class Moment:
-    """How the world looks. None for ``cluster``/``kube``: that API is down."""
+    """A state of the world. None for ``cluster``/``kube``: that API is down."""
 
     cluster: dict[str, Any] | None = None
     hosts: list[dict[str, Any]] = field(default_factory=list)

@@ -71,7 +71,7 @@ class _Incoming(io.RawIOBase):
         self._answered, self._deadline = True, time.monotonic() + _REST_SECONDS
 
     def readable(self) -> bool:
-        """It is read only."""
+        """Return True: it is read only."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -175,8 +175,8 @@ def running(
     restarts: bool = True,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Running]:
-    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one, `restarts` and
-    `clock` as in lab.bmcs.state.
+    """Provide a BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one,
+    `restarts` and `clock` as in lab.bmcs.state.
 
     One that is not `encrypted` speaks HTTP: of a request's processor time over TLS a good part is its handshake.
     """

@@ -182,12 +182,12 @@ class Results(msgspec.Struct):
 
 
 def store() -> Path:
-    """The file that results are kept in."""
+    """Return the file that results are kept in."""
     return cache_dir() / "bench-machines.json"
 
 
 def load_results(path: Path) -> Results:
-    """The results of earlier runs; none when there is no such file, or one that this version cannot read."""
+    """Return the results of earlier runs; none when there is no such file, or one that this version cannot read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Results)
     except (OSError, msgspec.DecodeError):
@@ -294,7 +294,7 @@ def logins(kind: MachineKind, release: Release) -> Login:
 
 
 def figures(results: Results) -> list[tuple[str, str]]:
-    """The table of all kinds and sizes that have been measured."""
+    """Return the table of all kinds and sizes that have been measured."""
     rows = [("", "   seconds   target   bound  ratio  without waits  ratio  peak memory     at rest  measured, load")]
     for kind in KINDS:
         for size in SIZES:

@@ -77,7 +77,7 @@ def _lines(answer: Answer) -> list[tuple[str, str]]:
 
 
 def message(answer: Answer) -> str:
-    """Why it was refused, in one line; empty where it was not."""
+    """Return the reason of a refusal, in one line; empty where there was none."""
     if answer.code == 0:
         return ""
     lines = _lines(answer)
@@ -102,12 +102,12 @@ def crash(text: str) -> str:
 
 
 def stage(text: str) -> str:
-    """The stage that a message is from; an unknown one's is the message's beginning."""
+    """Return the stage that a message is from; an unknown one's is the message's beginning."""
     return next((name for name, pattern in STAGES.items() if re.search(pattern, text)), text[:80])
 
 
 def field_errors(text: str) -> tuple[Error, ...]:
-    """The field errors that a message lists, without doubles."""
+    """Return the field errors that a message lists, without doubles."""
     heads: list[tuple[re.Match[str], str, int]] = []  # its head, its value, and where its detail begins
     several, detail_at = False, 0
     for head in _HEAD.finditer(text):
@@ -133,7 +133,7 @@ def field_errors(text: str) -> tuple[Error, ...]:
 
 
 def _value(text: str) -> tuple[str, int]:
-    """The value that follows a head, and how long it is with what is in front of it."""
+    """Return the value that follows a head, and how long it is with what is in front of it."""
     rest = text.removeprefix(": ")
     skipped = len(text) - len(rest)
     try:

@@ -71,7 +71,7 @@ PATTERNS = {name: re.compile("|".join(f"(?:{pattern})" for pattern in shapes)) f
 
 
 def class_of(difference: str) -> str:
-    """The first class that a difference belongs to, empty where there is none."""
+    """Return the first class that a difference belongs to, empty where there is none."""
     return next((name for name, pattern in PATTERNS.items() if pattern.match(difference)), "")
 
 

@@ -40,7 +40,7 @@ class Comparison:
 
 
 def shape(text: str) -> str:
-    """A message without this input's values: what is quoted, numbers, addresses and indices."""
+    """Return a message without this input's values: what is quoted, numbers, addresses and indices."""
     text = re.sub(r'(?<!unknown field )"(?:[^"\\]|\\.)*"', '"…"', text)
     text = re.sub(r"'[^']*'", "'…'", text)
     text = re.sub(r"(?<=[\w>])\[[^\]\s]*\]", "[]", text)
@@ -73,13 +73,13 @@ def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
 
 
 def _reasons(text: str) -> list[str]:
-    """The shapes of a refusal."""
+    """Return the shapes of a refusal."""
     errors = field_errors(text)
     return [_line(error) for error in errors] or [f"{stage(text)}: {shape(_own_words(text))}"]
 
 
 def _own_words(text: str) -> str:
-    """A message without the assets that openshift-install names in front of it."""
+    """Return a message without the assets that openshift-install names in front of it."""
     return re.sub(r'failed to (?:fetch|load|generate) (?:dependency of |asset )?"?[^":]*"?: ', "", text)
 
 
@@ -123,7 +123,7 @@ def _output_differences(theirs: dict[str, str], ours: dict[str, str]) -> Iterato
 
 
 def _meaning(name: str, text: str) -> Any:
-    """The data in a YAML or TOML file; the text of any other."""
+    """Return the data in a YAML or TOML file; the text of any other."""
     text = _VERSION.sub("openshift-VERSION", text)
     if name.endswith("registries.conf"):
         return _filled(tomllib.loads(text))
@@ -139,7 +139,7 @@ def _meaning(name: str, text: str) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    """A document without empty fields and those of _NOT_GIVEN."""
+    """Return a document without empty fields and those of _NOT_GIVEN."""
     if isinstance(value, dict):
         pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) not in _NOT_GIVEN)
         return {key: item for key, item in pairs if item not in (None, "", [], {})}
@@ -147,7 +147,7 @@ def _filled(value: Any) -> Any:
 
 
 def _unequal(left: Any, right: Any, path: str = "") -> Iterator[str]:
-    """The paths at which two documents differ."""
+    """Yield the paths at which two documents differ."""
     if isinstance(left, dict) and isinstance(right, dict):
         for key in sorted(left.keys() | right.keys(), key=str):
             if key not in left or key not in right:

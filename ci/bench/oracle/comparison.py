@@ -15,7 +15,7 @@ from installer.testing.service.rendezvous_kit import make_tls
 
 
 def agreement(compared: Sequence[Comparison]) -> list[tuple[str, str]]:
-    """The rows of the table: of inputs that are comparable, how many each thing agrees in."""
+    """Return the rows of the table: of inputs that are comparable, how many each thing agrees in."""
     both = [result for result in compared if result.comparable]
     refused = [result for result in both if not (result.theirs_ok or result.ours_ok)]
     taken = [result for result in both if result.theirs_ok and result.ours_ok]

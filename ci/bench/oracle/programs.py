@@ -61,7 +61,7 @@ def collected(directory: Path) -> dict[str, str]:
 
 @contextmanager
 def installers(*programs: Sequence[str]) -> Iterator[list[Ask]]:
-    """The programs, each with the same environment, in which nothing of the user's is but PATH."""
+    """Provide the programs, each with the same environment, in which nothing of the user's is but PATH."""
     with tempfile.TemporaryDirectory(prefix="oracle-") as name:
         home = Path(name)
         put(home, {f"bin/{tool}": text.encode() for tool, text in _STAND_INS.items()})

@@ -35,7 +35,7 @@ def _program() -> Path:
 
 
 def _objects(service: Standalone) -> dict[str, str]:
-    """A cluster, an infra-env and a host, by the names that path parameters have."""
+    """Return a cluster, an infra-env and a host, by the names that path parameters have."""
     user, agent = service.api("user"), service.api("agent")
     base = {"name": "ostest", "pull_secret": service.pull_secret, "openshift_version": "4.18"}
     cluster = user.v2_register_cluster({**base, "base_dns_domain": "test.example", "control_plane_count": 1})

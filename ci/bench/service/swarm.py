@@ -128,7 +128,7 @@ def starved(pid: int, stop: threading.Event, waits: list[float]) -> None:
 
 
 def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
-    """The swarm's own report for one shape, against a service of its own whose logs are read meanwhile."""
+    """Return the swarm's own report for one shape, against a service of its own whose logs are read meanwhile."""
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as work, service(Path(work), cores[-1]) as (pid, url):
         auth = Path(work) / "auth"
@@ -160,7 +160,7 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
 
 
 def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The figures of a swarm's report."""
+    """Return the figures of a swarm's report."""
     used = report["service"]
     lines = [
         (

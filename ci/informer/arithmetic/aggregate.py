@@ -38,8 +38,8 @@ def required_passes(runs: int, percentage: int) -> int:
 
 
 def percentage_of(base: Counts) -> int:
-    """The history's share of passes in whole percent, rounded down; 70 where there is no history, and no less where it
-    is short."""
+    """Return the history's share of passes in whole percent, rounded down; 70 where there is no history, and no less
+    where it is short."""
     share = 100 * base.passes // base.runs if base.runs else WITHOUT_HISTORY
     return max(share, WITHOUT_HISTORY) if base.runs < SHORT else share
 

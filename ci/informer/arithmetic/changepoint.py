@@ -20,7 +20,7 @@ class Change:
 
 
 def ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value, from 1; what is equal shares the middle of its ranks."""
+    """Return the rank of each value, from 1; what is equal shares the middle of its ranks."""
     order = sorted(range(len(values)), key=values.__getitem__)
     ranked, begin = [0.0] * len(values), 0
     while begin < len(order):
@@ -34,7 +34,8 @@ def ranks(values: Sequence[float]) -> list[float]:
 
 
 def pettitt(values: Sequence[float]) -> Change | None:
-    """The most probable change in a series, whatever its distribution; None for fewer than two values or equal ones.
+    """Return the most probable change in a series, whatever its distribution; None for fewer than two values or equal
+    ones.
 
     A. N. Pettitt, "A non-parametric approach to the change-point problem", Applied Statistics 28 (1979): U_t is
     Mann and Whitney's of the first t values against the rest, p about 2 exp(-6 K^2 / (n^3 + n^2)). It holds for

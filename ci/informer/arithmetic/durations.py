@@ -25,7 +25,7 @@ class Durations:
 
 
 def summary(seconds: Sequence[float]) -> Durations | None:
-    """The summary of these durations; None where there are none.
+    """Return the summary of these durations; None where there are none.
 
     Percentiles are interpolated as R's type 7 does (R. J. Hyndman, Y. Fan, "Sample quantiles in statistical packages",
     The American Statistician 50, 1996).
@@ -39,9 +39,9 @@ def summary(seconds: Sequence[float]) -> Durations | None:
 
 
 def slower(recent: Sequence[float], before: Sequence[float]) -> float:
-    """The probability that durations which are no longer than those before look as long as these: the Mann-Whitney
-    test, one-sided (H. B. Mann, D. R. Whitney, "On a test of whether one of two random variables is stochastically
-    larger than the other", Annals of Mathematical Statistics 18, 1947). 1 where a side has none."""
+    """Return the probability that durations which are no longer than those before look as long as these: the
+    Mann-Whitney test, one-sided (H. B. Mann, D. R. Whitney, "On a test of whether one of two random variables is
+    stochastically larger than the other", Annals of Mathematical Statistics 18, 1947). 1 where a side has none."""
     from scipy.stats import mannwhitneyu
 
     if not recent or not before:

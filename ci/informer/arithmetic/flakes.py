@@ -45,7 +45,7 @@ def of_attempts(attempts: Sequence[Outcome]) -> Outcome:
 
 
 def counted(outcomes: Sequence[Outcome]) -> Counts:
-    """Runs and failures; an invalid or skipped run is neither."""
+    """Run and failures; an invalid or skipped run is neither."""
     judged = [outcome for outcome in outcomes if outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     return Counts(len(judged), sum(1 for verdict in judged if verdict is Outcome.FAILED))
 

@@ -38,7 +38,7 @@ class Record:
 
 
 def promoted(record: Record) -> tuple[Kind, str]:
-    """The kind that a job has earned, and what it lacks for the next higher one (empty when it blocks).
+    """Return the kind that a job has earned, and what it lacks for the next higher one (empty when it blocks).
 
     Flakes are runs that failed or needed a second attempt, on releases that were good.
     """

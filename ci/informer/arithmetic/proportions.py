@@ -40,7 +40,7 @@ class Counts:
 
 
 def wilson(counts: Counts, confidence: float = 0.95) -> tuple[float, float]:
-    """The interval that the true share of failures lies in, with this confidence; 0 and 1 where nothing ran.
+    """Return the interval that the true share of failures lies in, with this confidence; 0 and 1 where nothing ran.
 
     E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927); method 3 of
     R. G. Newcombe, "Two-sided confidence intervals for the single proportion", Statistics in Medicine 17 (1998).

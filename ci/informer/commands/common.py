@@ -24,11 +24,11 @@ class Adder(Protocol):
     """Adds a command: its name, what it does, and what --help says of it."""
 
     def __call__(self, name: str, function: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        """The command's parser, for its options."""
+        """Return the command's parser, for its options."""
 
 
 def history_path(arguments: argparse.Namespace) -> Path:
-    """The history's path: --history, else $NODE0_HISTORY, else the default."""
+    """Return the history's path: --history, else $NODE0_HISTORY, else the default."""
     chosen = arguments.history or os.environ.get("NODE0_HISTORY")
     return Path(chosen) if chosen else state_dir() / "history.db"
 
@@ -47,7 +47,7 @@ def existing_history(arguments: argparse.Namespace) -> History:
 
 
 def check_chosen(history: History, arguments: argparse.Namespace) -> None:
-    """Raises InformerError for a --job or a --payload that the history does not know."""
+    """Raise InformerError for a --job or a --payload that the history does not know."""
     if arguments.job and arguments.job not in (jobs := history.jobs()):
         known = f"; known are {', '.join(jobs)}" if jobs else ""
         raise InformerError(f"{history.path}: job: {arguments.job!r} has no runs{known}")
@@ -56,7 +56,7 @@ def check_chosen(history: History, arguments: argparse.Namespace) -> None:
 
 
 def shown(line: str) -> str:
-    """A line that is safe to print: control characters, which tested programs may have written, are escaped."""
+    """Return a line that is safe to print: control characters, which tested programs may have written, are escaped."""
     return line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
@@ -72,7 +72,7 @@ def say(line: str) -> None:
 
 
 def day(value: str) -> date:
-    """An argument that is a day of this century: verdicts count weeks back and forth from it."""
+    """Return an argument that is a day of this century: verdicts count weeks back and forth from it."""
     try:
         chosen = date.fromisoformat(value)
     except ValueError:
@@ -83,14 +83,14 @@ def day(value: str) -> date:
 
 
 def name(value: str) -> str:
-    """An argument that is a name."""
+    """Return an argument that is a name."""
     if not value.strip() or not value.isprintable():
         raise argparse.ArgumentTypeError(f"must be a name, not {value!r}")
     return value
 
 
 def number(value: str) -> int | None:
-    """The number of a run, if a text is one."""
+    """Return the number of a run, if a text is one."""
     return int(value) if re.fullmatch("[0-9]{1,18}", value) else None
 
 
@@ -101,7 +101,7 @@ def labelled(history: History) -> None:
 
 
 def add_blocking(sub: argparse.ArgumentParser) -> None:
-    """The options that make jobs block, or only inform."""
+    """Add the options that make jobs block, or only inform."""
     sub.add_argument(
         "--blocking", action="append", default=[], metavar="PATTERN",
         help="let jobs of this name block a payload, whatever their history, and accept none before one has run on it; "

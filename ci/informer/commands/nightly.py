@@ -38,8 +38,8 @@ _MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
 
 
 def candidates(machines: MachineKind) -> list[choosing.Candidate]:
-    """The rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on these
-    always. Faults are once a week, but for those of every change."""
+    """Return the rows of the matrix and of the table of faults on a kind of machines; what needs virtual ones is on
+    these always. Faults are once a week, but for those of every change."""
     from scenarios.catalogue import faulty
     from scenarios.catalogue.matrix import table
 
@@ -57,7 +57,7 @@ def candidates(machines: MachineKind) -> list[choosing.Candidate]:
 def _candidate(
     job: str, scenario: str, vm: bool, *, machines: MachineKind, days: int, row: faulty.Row | None = None
 ) -> choosing.Candidate:
-    """A row as a job. A fault that `wait-for` is to report lasts at most until its time-out."""
+    """Return a row as a job. A fault that `wait-for` is to report lasts at most until its time-out."""
     from scenarios.catalogue.ids import topology_of
 
     kind: MachineKind = "vm" if vm else machines

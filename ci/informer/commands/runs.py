@@ -39,7 +39,7 @@ class Asked(NamedTuple):
 
 
 def subject(history: History, arguments: argparse.Namespace) -> Asked:
-    """The release to install.
+    """Return the release to install.
 
     Options that do not fit are refused, and a release is copied, before the first run. Paths are made absolute, as runs
     have another working directory.
@@ -63,7 +63,7 @@ def _absolute(option: str, value: str) -> str:
 
 
 def engine(arguments: argparse.Namespace) -> Engine:
-    """The hosts that --scheduler says, else this machine."""
+    """Return the hosts that --scheduler says, else this machine."""
     from ci.informer.engine.engine import Engine
 
     if arguments.tls and not arguments.scheduler:

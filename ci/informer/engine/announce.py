@@ -24,7 +24,7 @@ VERSION, RELEASE = "version:", "release:"
 
 @cache
 def version() -> str:
-    """The version of the code that makes runs; hosts with another version get no units.
+    """Return the version of the code that makes runs; hosts with another version get no units.
 
     It is a hash of the code of scenarios, lab, drivers, installer and informers, read once a process.
     """
@@ -52,12 +52,12 @@ def announced(most: budget.Amount | None = None, labs: Path | None = None) -> di
 
 
 def releases() -> dict[str, float]:
-    """The releases that are on this machine already."""
+    """Return the releases that are on this machine already."""
     return {RELEASE + digest: 1 for digest in here()}
 
 
 def amount(has: Mapping[str, float]) -> budget.Amount:
-    """The resources, of what a host announced, that units take and give back."""
+    """Return the resources, of what a host announced, that units take and give back."""
     return budget.Amount(int(has.get(MIB, 0)), int(has.get(VCPU, 0)), int(has.get(GIB, 0)))
 
 
@@ -67,7 +67,7 @@ def version_differs(has: Mapping[str, float]) -> bool:
 
 
 def why_not(unit: Unit, has: Mapping[str, float]) -> str:
-    """Why a host that announced this can never run a unit; empty when it can.
+    """Return the reason why a host that announced this can never run a unit; empty when it can.
 
     Too few processors make a lab slow, not impossible (lab.host.budget).
     """

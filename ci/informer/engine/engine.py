@@ -64,7 +64,8 @@ class Flight:
 
 
 def _workers(dask_scheduler: Scheduler) -> dict[str, tuple[str, dict[str, float], dict[str, float]]]:
-    """The name of each worker, its resources, and what of them is taken, whoever sent it; run by the scheduler."""
+    """Return the name of each worker, its resources, and what of them is taken, whoever sent it; run by the
+    scheduler."""
     return {
         address: (str(worker.name), dict(worker.resources), dict(worker.used_resources))
         for address, worker in dask_scheduler.workers.items()
@@ -215,7 +216,7 @@ class Engine:
         self._waiting += units
 
     def recorded(self, *keys: str) -> None:
-        """The runs of these units are in the history: their results need not be kept any more."""
+        """Note that the runs of these units are in the history: their results need not be kept any more."""
         with suppress(OSError, TimeoutError):
             for key in set(keys).intersection(self._client.list_datasets()):
                 self._client.unpublish_dataset(key)
@@ -272,7 +273,7 @@ class Engine:
                 reserved = max(able, key=lambda address: able[address].free.mib)
 
     def _unfit(self) -> None:
-        """Raises InformerError where hosts are there, and none can ever run what waits first."""
+        """Raise InformerError where hosts are there, and none can ever run what waits first."""
         whys = {place.name: why_not(self._waiting[0], place.has) for place in self._places.values()}
         if all(whys.values()):
             lines = "; ".join(f"{name}: {why}" for name, why in sorted(whys.items()))

@@ -18,7 +18,7 @@ CERTIFICATE, KEY = "cert.pem", "key.pem"
 
 
 def host_and_port(address: str, what: str) -> tuple[str, int]:
-    """The parts of HOST:PORT. Raises InformerError, which calls the address `what`."""
+    """Return the parts of HOST:PORT. Raises InformerError, which calls the address `what`."""
     host, _, port = address.rpartition(":")
     try:
         number = whole(port, 0, 65535)
@@ -30,7 +30,8 @@ def host_and_port(address: str, what: str) -> tuple[str, int]:
 
 
 def checked(address: str, keys: Path | None) -> tuple[str, Security | None]:
-    """An address (HOST:PORT) as Dask wants it, and its security. Without keys only this machine itself may be meant.
+    """Return an address (HOST:PORT) as Dask wants it, and its security. Without keys only this machine itself may be
+    meant.
 
     Raises InformerError.
     """

@@ -94,7 +94,7 @@ def needs_of(scenario: str, machines: MachineKind, limits: Mapping[str, Hardware
 
 
 def void(unit: Unit, why: str) -> Run:
-    """The run of a unit that could not be run: it says nothing about the product."""
+    """Return the run of a unit that could not be run: it says nothing about the product."""
     return Run(
         unit.job, unit.payload, f"run {unit.key}", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", seconds=0.0, void=why
     )

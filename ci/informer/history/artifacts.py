@@ -53,7 +53,7 @@ def _tail(path: Path) -> str:
 
 
 def evidence(folder: Path) -> dict[str, str]:
-    """The ends of a run's texts by kind, without secrets, each file's after a line with its name.
+    """Return the ends of a run's texts by kind, without secrets, each file's after a line with its name.
 
     A link that leads out of the folder is not read: evidence is shown on pages, and may have come from elsewhere.
     """
@@ -78,7 +78,7 @@ def _step(entry: Mapping[str, Any]) -> Step:
 
 
 def _error_first(message: str) -> str:
-    """A test's message, its error first: pytest begins with the lines of code that led there."""
+    """Return a test's message, its error first: pytest begins with the lines of code that led there."""
     error = next((line[1:].strip() for line in message.splitlines() if _ERROR.match(line)), "")
     return f"{error}\n{message}" if error and not message.startswith(error) else message
 
@@ -139,7 +139,7 @@ def _run(reported: report.Run, payload: str, *, ended: bool) -> Run:
 
 
 def load(root: Path, payload: str, *, ended: bool = False) -> list[Run]:
-    """The runs below a directory of artefacts; `ended`: the caller knows that they ran to their end. Raises
+    """Return the runs below a directory of artefacts; `ended`: the caller knows that they ran to their end. Raises
     InformerError where there are none, or phases.json is broken."""
     reports = report.runs(root) if root.is_dir() else []
     if not reports:

@@ -78,8 +78,8 @@ def _message(result: Error | Failure | Skipped | xunit2.InterimResult) -> str:
 
 
 def _attempts(element: Element) -> Iterator[Attempt]:
-    """The attempts at a test: those of Surefire's reruns, and how it ended in the end. What says neither that it passed
-    nor that it was not run has failed."""
+    """Yield the attempts at a test: those of Surefire's reruns, and how it ended in the end. What says neither that it
+    passed nor that it was not run has failed."""
     case = xunit2.TestCase.fromelem(element)
     seconds = _seconds_stated(element)
     for interim in case.interim_result:
@@ -124,8 +124,8 @@ def _stated(element: Element) -> dict[Outcome, str]:
 
 
 def _counts(element: Element) -> tuple[int, int, int]:
-    """The tests, the failures and the tests not run that a suite's counters say; 0 where they say none. The same may be
-    counted under a name of JUnit's and another one. Raises ValueError for what is no count."""
+    """Return the tests, the failures and the tests not run that a suite's counters say; 0 where they say none. The same
+    may be counted under a name of JUnit's and another one. Raises ValueError for what is no count."""
     own, others = Counter[str](), Counter[str]()
     for name, value in element.attrib.items():
         kind = next((kind for kind, names in _COUNTERS.items() if names.fullmatch(name.lower())), "")
@@ -139,7 +139,7 @@ def _counts(element: Element) -> tuple[int, int, int]:
 
 
 def _contradiction(element: Element, shown: Sequence[Outcome]) -> str:
-    """What a suite's counters say that its cases (`shown`, all below it) do not; empty where they agree.
+    """Describe a suite's counters that contradict its cases (`shown`, all below it); empty where they agree.
 
     Only what could hide a failure: cases that are missing, failures that are not shown, passes that were none.
     """
@@ -199,7 +199,7 @@ def _suite(element: Element, place: tuple[str, ...]) -> Iterator[_Result]:
 
 
 def _named(results: Sequence[_Result]) -> list[Attempt]:
-    """Attempts, by names that no two tests share: class and name, as ever; the suite before it where others have the
+    """Return attempts, by names that no two tests share: class and name; the suite before it where others have the
     same, and the file before that where its suites are called the same."""
     keys = dict.fromkeys(result.key for result in results)
     forms = [{key: _name(key, depth) for key in keys} for depth in (0, 1, 2)]
@@ -218,14 +218,14 @@ def _named(results: Sequence[_Result]) -> list[Attempt]:
 
 
 def _name(key: _Key, depth: int) -> str:
-    """A test's class and name; before them its suites, if `depth`, and the file too, if it is 2."""
+    """Return a test's class and name; before them its suites, if `depth`, and the file too, if it is 2."""
     (file, *suites), *test = key
     before = [*([file] if depth == 2 else []), *(suites if depth else [])]
     return "::".join(part for part in (*before, *test) if part)
 
 
 def _seconds_stated(element: Element) -> float:
-    """An element's own time in seconds; some programs write thousands with a comma."""
+    """Return an element's own time in seconds; some programs write thousands with a comma."""
     return seconds_of((element.get("time") or "").replace(",", ""))
 
 
@@ -251,7 +251,7 @@ def _has_doctype(content: bytes) -> bool:
 
 
 def _content(path: Path) -> bytes:
-    """The content of a file or a pipe. Raises InformerError if it is too large."""
+    """Return the content of a file or a pipe. Raises InformerError if it is too large."""
     with path.open("rb") as file:
         content = file.read(BIGGEST + 1)
     if len(content) > BIGGEST:
@@ -260,7 +260,7 @@ def _content(path: Path) -> bytes:
 
 
 def _parsed(path: Path) -> tuple[bytes, Element]:
-    """A file and its root, without namespaces. Raises InformerError."""
+    """Return a file and its root, without namespaces. Raises InformerError."""
     try:
         content = _content(path)
         if _has_doctype(content):
@@ -277,8 +277,8 @@ def _parsed(path: Path) -> tuple[bytes, Element]:
 
 
 def _began(path: Path, root: Element, began: str | None) -> str:
-    """The UTC time at which the run began, as the user or else its first suite with a timestamp says; a file's own time
-    is when it was copied. Raises InformerError."""
+    """Return the UTC time at which the run began, as the user or else its first suite with a timestamp says; a file's
+    own time is when it was copied. Raises InformerError."""
     where = "--began" if began else "timestamp"
     stamps = (element.get("timestamp", "").strip() for element in root.iter() if element.tag != "testcase")
     stated = began or next((stamp for stamp in stamps if stamp), "")
@@ -376,7 +376,7 @@ def save(path: Path, name: str, runs: Sequence[tuple[str, str, float, Sequence[A
 
 
 def _xml(text: str) -> str:
-    """A text without what XML cannot hold."""
+    """Return a text without what XML cannot hold."""
     return _NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

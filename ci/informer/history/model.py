@@ -21,7 +21,7 @@ _BEGAN = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 class Label(StrEnum):
-    """Whose fault a red run is; NONE of a green run, and of one that has not been labelled yet."""
+    """The blame for a red run; NONE of a green run, and of one that has not been labelled yet."""
 
     NONE = ""
     PRODUCT = "product"
@@ -100,7 +100,7 @@ class Run:
 
 
 def seconds_of(value: object) -> float:
-    """A duration as another program wrote it; 0 for what is not a duration."""
+    """Return a duration as another program wrote it; 0 for what is not a duration."""
     try:
         seconds = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -109,7 +109,7 @@ def seconds_of(value: object) -> float:
 
 
 def text_of(value: object) -> str:
-    """A text as another program wrote it. JSON may have halves of characters, which no file or page can hold."""
+    """Return a text as another program wrote it. JSON may have halves of characters, which no file or page can hold."""
     return str(value).encode(errors="replace").decode()
 
 

@@ -34,7 +34,7 @@ def _red(row: Row) -> bool:
 
 
 def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
-    """Runs whose evidence goes: what is too old, then the oldest green and the oldest red ones, until the rest fits.
+    """Run whose evidence goes: what is too old, then the oldest green and the oldest red ones, until the rest fits.
 
     `rows` has the bytes of each run's evidence.
     """

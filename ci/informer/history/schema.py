@@ -114,7 +114,7 @@ def connect(path: Path, *, make: bool = True) -> sqlite3.Connection:
 
 
 def lock_of(path: Path) -> Path:
-    """The folder that SQLite makes as long as it holds a history whose file system has no locks."""
+    """Return the folder that SQLite makes as long as it holds a history whose file system has no locks."""
     return path.with_name(f"{path.name}.lock")
 
 
@@ -128,7 +128,7 @@ def _without_wal(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _hint(path: Path) -> str:
-    """A likely reason that SQLite does not tell; it writes beside the file even for reading."""
+    """Return a likely reason that SQLite does not tell; it writes beside the file even for reading."""
     if lock_of(path).is_dir():
         return f" (by {lock_of(path).name} beside it: remove that, if no node0-ci runs)"
     if not os.access(path.parent, os.W_OK):

@@ -39,12 +39,12 @@ _REACHED = re.compile(r"Host:? (?P<host>\S+?),? reached installation stage (?P<s
 
 
 def component_of(step: str) -> str:
-    """The image that decides how long a step takes; empty where that is not one."""
+    """Return the image that decides how long a step takes; empty where that is not one."""
     return COMPONENTS.get(step.removeprefix(STAGE), "") if step.startswith(STAGE) else ""
 
 
 def _reached(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, datetime]]]:
-    """The stages that were reached, with their times: of the cluster (host "") and of each host."""
+    """Return the stages that were reached, with their times: of the cluster (host "") and of each host."""
     reached: dict[str, list[tuple[str, datetime]]] = {"": []}
     for event in events:
         name, message = str(event.get("name")), str(event.get("message"))
@@ -63,9 +63,9 @@ def _reached(events: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, d
 
 
 def steps(file: Path, began: str) -> list[Step]:
-    """The stages in a file of events (`events.json`) as steps of a run that began then; none where there is no such
-    file. A stage takes as long as on the host that was slowest, up to its next one; the last has no end, and is none.
-    """
+    """Return the stages in a file of events (`events.json`) as steps of a run that began then; none where there is no
+    such file. A stage takes as long as on the host that was slowest, up to its next one; the last has no end, and is
+    none."""
     try:
         events = json.loads(file.read_text(errors="replace"))
         start = datetime.fromisoformat(began)

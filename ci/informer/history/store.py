@@ -83,7 +83,7 @@ class History:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction: all that the block writes is kept, or nothing of it."""
+        """Provide a transaction: all that the block writes is kept, or nothing of it."""
         if self.db.in_transaction:
             yield self.db
             return
@@ -162,7 +162,7 @@ class History:
         cluster: str | None = None,
         ahead: bool = False,
     ) -> list[Row]:
-        """Runs in the order in which they began: of a job, a payload, a cluster, from a day on, the last so many; with
+        """Run in the order in which they began: of a job, a payload, a cluster, from a day on, the last so many; with
         `ahead` those too that a clock which was wrong has dated later than now."""
         chosen = [("job.name = ?", job), ("payload.name = ?", payload), ("run.began >= ?", since and since.isoformat())]
         chosen += [("run.cluster = ?", cluster), ("run.began <= ?", None if ahead else latest())]
@@ -174,19 +174,19 @@ class History:
         return [_row(row) for row in rows.fetchall()][::-1]
 
     def run(self, number: int) -> Row:
-        """The run of an id. Raises InformerError."""
+        """Return the run of an id. Raises InformerError."""
         row = self.db.execute(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE run.id = ?", (number,)).fetchone()
         if row is None:
             raise InformerError(f"{self.path}: run: there is no run {number}")
         return _row(row)
 
     def steps(self, number: int) -> list[Step]:
-        """A run's phases."""
+        """Return a run's phases."""
         rows = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
         return [step_of(row) for row in rows]
 
     def attempts(self, number: int) -> list[Attempt]:
-        """A run's attempts at its tests."""
+        """Return a run's attempts at its tests."""
         rows = self.db.execute(
             "SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test"
             " WHERE run = ? ORDER BY position",
@@ -204,7 +204,7 @@ class History:
         return {row["run"]: row["seconds"] for row in rows}
 
     def evidence(self, number: int) -> dict[str, str]:
-        """A run's texts by their kind."""
+        """Return a run's texts by their kind."""
         rows = self.db.execute("SELECT kind, text FROM evidence WHERE run = ?", (number,))
         return {row["kind"]: row["text"] for row in rows}
 
@@ -258,7 +258,7 @@ class History:
             db.execute("UPDATE payload SET good = ? WHERE name = ?", (good, payload))
 
     def last_good(self, before: date) -> date | None:
-        """The day of the first run of the last payload that was accepted and run before a day."""
+        """Return the day of the first run of the last payload that was accepted and run before a day."""
         row = self.db.execute(
             """SELECT min(run.began) AS began FROM run JOIN payload ON payload.id = run.payload WHERE payload.good = 1
             GROUP BY payload.id HAVING began < ? ORDER BY began DESC LIMIT 1""",
@@ -288,12 +288,12 @@ class History:
 
 
 def step_of(row: sqlite3.Row) -> Step:
-    """A row of `step`."""
+    """Return a row of `step`."""
     return Step(row["name"], row["at"], row["seconds"], Outcome(row["outcome"]), depth=row["depth"], error=row["error"])
 
 
 def attempt_of(row: sqlite3.Row) -> Attempt:
-    """A row of `attempt` with its test's name."""
+    """Return a row of `attempt` with its test's name."""
     return Attempt(row["name"], Outcome(row["outcome"]), row["seconds"], row["message"])
 
 

@@ -33,14 +33,14 @@ _STATUS = {Outcome.FAILED: StatusCode.ERROR, Outcome.PASSED: StatusCode.OK, Outc
 
 
 def _context(row: Row, place: int) -> SpanContext:
-    """The ids of a run's span, the same each time that the run is exported."""
+    """Return the ids of a run's span, the same each time that the run is exported."""
     trace = int.from_bytes(sha256(row.key.encode()).digest()[:16], "big") or 1
     span = int.from_bytes(sha256(f"{row.key} {place}".encode()).digest()[:8], "big") or 1
     return SpanContext(trace, span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
 
 
 def spans(row: Row, steps: Sequence[Step]) -> Iterator[ReadableSpan]:
-    """The spans of a run: its root, then its phases, each below the last one that is less deep."""
+    """Yield the spans of a run: its root, then its phases, each below the last one that is less deep."""
     begin = int(datetime.fromisoformat(row.began).timestamp() * _NANO)
     root = _context(row, 0)
     attributes = {

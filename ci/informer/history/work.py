@@ -25,7 +25,7 @@ def end(history: History, name: str, ended: str) -> None:
 
 
 def plan(history: History, name: str) -> tuple[bytes, Path]:
-    """A plan's JSON, and the folder for its evidence. Raises InformerError."""
+    """Return a plan's JSON, and the folder for its evidence. Raises InformerError."""
     row = history.db.execute("SELECT plan, artifacts FROM plan WHERE id = ?", (name,)).fetchone()
     if row is None:
         raise InformerError(f"{history.path}: plan: there is no plan {name!r}")
@@ -65,7 +65,7 @@ def done(history: History, key: str) -> None:
 
 
 def units(history: History, name: str, *, done: bool | None = None) -> dict[str, bytes]:
-    """A plan's units by key, as JSON, in their order: all, or those that are done or not."""
+    """Return a plan's units by key, as JSON, in their order: all, or those that are done or not."""
     rows = history.db.execute(
         "SELECT key, unit FROM unit WHERE plan = ? AND (? IS NULL OR done = ?) ORDER BY position", (name, done, done)
     )
@@ -73,13 +73,13 @@ def units(history: History, name: str, *, done: bool | None = None) -> dict[str,
 
 
 def unit(history: History, key: str) -> bytes | None:
-    """A unit as JSON; None where no plan has had it."""
+    """Return a unit as JSON; None where no plan has had it."""
     row = history.db.execute("SELECT unit FROM unit WHERE key = ?", (key,)).fetchone()
     return row["unit"].encode() if row else None
 
 
 def pending(history: History, payload: str) -> dict[str, list[str]]:
-    """Runs on a payload that are still to come, of plans that are neither done nor given up: the plan of each, by
+    """Run on a payload that are still to come, of plans that are neither done nor given up: the plan of each, by
     job."""
     rows = history.db.execute(
         """SELECT unit.key, unit.plan FROM unit JOIN plan ON plan.id = unit.plan
@@ -94,7 +94,7 @@ def pending(history: History, payload: str) -> dict[str, list[str]]:
 
 
 def job_of(key: str) -> str:
-    """The job of a unit, by its key (PLAN/JOB/NUMBER.TRY)."""
+    """Return the job of a unit, by its key (PLAN/JOB/NUMBER.TRY)."""
     return key.split("/")[1]
 
 

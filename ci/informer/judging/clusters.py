@@ -34,7 +34,7 @@ _VARYING = (
 
 
 def normalised(text: str) -> str:
-    """A failure's text without what differs from run to run. Normalising twice changes nothing more."""
+    """Return a failure's text without what differs from run to run. Normalising twice changes nothing more."""
     text = text[: 4 * _LONGEST].lower()
     for pattern, word in _VARYING:
         text = pattern.sub(word.lower(), text)
@@ -47,7 +47,7 @@ def same(message: str, other: str) -> bool:
 
 
 def id_of(text: str) -> str:
-    """The id of the cluster that a normalised text begins."""
+    """Return the id of the cluster that a normalised text begins."""
     return "c" + hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -86,7 +86,7 @@ class _Clusters:
         self._names[text] = name
 
     def nearest(self, text: str, day: date) -> str | None:
-        """The cluster of a text, if there is one."""
+        """Return the cluster of a text, if there is one."""
         if id_of(text) in self.texts:
             return id_of(text)
         if day != self._day:
@@ -127,7 +127,7 @@ def assign(history: History) -> int:
 
 
 def listed(history: History, since: date) -> list[Cluster]:
-    """The clusters seen since a day, those with most runs first."""
+    """Return the clusters seen since a day, those with most runs first."""
     rows = history.db.execute(
         """SELECT cluster.*, count(run.id) AS runs, count(DISTINCT run.job) AS jobs FROM cluster
         JOIN run ON run.cluster = cluster.id AND run.began BETWEEN ? AND ?

@@ -24,17 +24,17 @@ KIND_DAYS = 30
 
 
 def counts_of(rows: Iterable[Row]) -> Counts:
-    """Runs and failures of rows; flakes are passes, invalid runs nothing."""
+    """Run and failures of rows; flakes are passes, invalid runs nothing."""
     return counted([row.outcome for row in rows])
 
 
 def within(rows: Iterable[Row], begin: date, end: date) -> list[Row]:
-    """The rows that began on a day from `begin` on, and before `end`."""
+    """Return the rows that began on a day from `begin` on, and before `end`."""
     return [row for row in rows if begin <= row.day < end]
 
 
 def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B008 - frozen
-    """A job's watch after all of its nights, judged as simulated nights are."""
+    """Return a job's watch after all of its nights, judged as simulated nights are."""
     watch = Watch(levels)
     for day, night in groupby(rows, key=lambda row: row.day):
         if (counts := counts_of(night)).runs:
@@ -43,8 +43,8 @@ def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B
 
 
 def _own(rows: Sequence[Row]) -> list[Row]:
-    """A job's runs without those on payloads that it rejects by their number: these failures are the payload's, even
-    if it has not been judged. If they counted, a job would stop blocking just when it is needed."""
+    """Return a job's runs without those on payloads that it rejects by their number: these failures are the payload's,
+    even if it has not been judged. If they counted, a job would stop blocking just when it is needed."""
     total, by_payload = counts_of(rows), defaultdict[str, list[Row]](list)
     for row in rows:
         by_payload[row.payload].append(row)
@@ -58,8 +58,8 @@ def _own(rows: Sequence[Row]) -> list[Row]:
 
 
 def kind_of(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> tuple[Kind, str]:
-    """The kind that a job has earned by its runs before a day, and what it lacks for the next higher one. `bad` are
-    payloads that were rejected: their failures are not the job's."""
+    """Return the kind that a job has earned by its runs before a day, and what it lacks for the next higher one. `bad`
+    are payloads that were rejected: their failures are not the job's."""
     rejected = set(bad)
     before = [row for row in rows if row.day < day and row.payload not in rejected]
     recent = _own(within(before, day - timedelta(days=KIND_DAYS), day))
@@ -82,7 +82,7 @@ class TestChange:
 
 
 def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
-    """Runs and failures of each test in runs from a day on and before another one; a run's last attempt counts."""
+    """Run and failures of each test in runs from a day on and before another one; a run's last attempt counts."""
     rows = history.db.execute(
         """SELECT test.name, count(*) AS runs, sum(1 - good) AS failures FROM (
             SELECT attempt.test, attempt.outcome = 'passed' AS good, max(attempt.position) FROM attempt
@@ -97,7 +97,7 @@ def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
 
 
 def regressed_tests(history: History, day: date) -> list[TestChange]:
-    """Tests that component readiness would call regressed on a day, the surest first."""
+    """List the tests that component readiness would call regressed on a day, the surest first."""
     sample = _test_counts(history, *sample_window(day))
     base = _test_counts(history, *base_window(history.last_good(day) or sample_window(day)[0]))
     pairs = [(name, counts, base.get(name, Counts())) for name, counts in sample.items()]
@@ -125,7 +125,7 @@ class JobState:
 
 
 def job_state(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> JobState:
-    """The state of one job, of which there are rows, on a day."""
+    """Return the state of one job, of which there are rows, on a day."""
     recent = within(rows, *sample_window(day))
     base = within(rows, *baseline(day))
     kind, wants = kind_of(rows, day + timedelta(days=1), bad)
@@ -183,7 +183,7 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
 
 
 def regressions(history: History, job: str) -> list[tuple[str, str, str, str, str, float]]:
-    """A job's regressions: since, seen, closed (or nothing), sample, base, p."""
+    """Return a job's regressions: since, seen, closed (or nothing), sample, base, p."""
     rows = history.db.execute(
         """SELECT since, seen, coalesce(closed, '') AS closed, sample, base, p FROM regression
         JOIN job ON job.id = regression.job WHERE job.name = ? ORDER BY since""",

@@ -161,14 +161,14 @@ def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Plante
 
 
 def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Year:  # noqa: B008 - frozen
-    """A year (or as many nights as the world has), judged."""
+    """Return a year (or as many nights as the world has), judged."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
     jobs = (_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs))
     return sum(jobs, Year(nights=world.nights))
 
 
 def nightly_runs(seed: int, world: World) -> Iterator[Run]:
-    """The nightly runs of a year, those before it included, as a history has them."""
+    """Yield the nightly runs of a year, those before it included, as a history has them."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
     for job in range(world.jobs):
         runner, name = Runner(seed, job, world, by_job.get(job)), f"job-{job:02}@simulated"

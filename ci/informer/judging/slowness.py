@@ -68,7 +68,7 @@ def _at_usual_speed(runs: Sequence[Mapping[str, float]], usual: Mapping[str, flo
 
 
 def slowest(history: History, ours: Sequence[Row], others: Sequence[Row]) -> Slower | None:
-    """The step that is slower by most in green runs on a payload than in those before, if there is one."""
+    """Return the step that is slower by most in green runs on a payload than in those before, if there is one."""
     now = [row for row in ours if row.outcome.good]
     before = [row for row in others if row.outcome.good][-MOST_BEFORE:]
     if len(now) < LEAST_RUNS or len(before) < ENOUGH:

@@ -138,7 +138,7 @@ class _Context:
     pending: Mapping[str, Sequence[str]]
 
     def kind(self, rows: Sequence[Row], day: date) -> Kind:
-        """The kind of a job of which there are rows, on a day."""
+        """Return the kind of a job of which there are rows, on a day."""
         job = rows[0].job
         if named(job, self.informing):
             return Kind.INFORMING

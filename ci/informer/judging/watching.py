@@ -90,14 +90,14 @@ class Watch:
     _good: list[tuple[date, Counts]] = field(default_factory=list)
 
     def base(self, day: date) -> Counts:
-        """The runs that a day's are held against: nights without an open regression, from thirty days that end ten
-        days before."""
+        """Return the runs that a day's are held against: nights without an open regression, from thirty days that end
+        ten days before."""
         first, last = (bisect_left(self._good, edge, key=lambda pair: pair[0]) for edge in baseline(day))
         before, until = self._total(first), self._total(last)
         return Counts(until.runs - before.runs, until.failures - before.failures)
 
     def _total(self, nights: int) -> Counts:
-        """The runs of the first so many nights without an open regression."""
+        """Return the runs of the first so many nights without an open regression."""
         return self._good[nights - 1][1] if nights else Counts()
 
     def night(self, day: date, counts: Counts, again: Again = lambda runs: Counts()) -> Finding | None:
@@ -141,7 +141,8 @@ class Watch:
             self._nights[-1] = day, counts + more
 
     def _stretches(self, usual: Counts, sign: int = 1) -> list[_Stretch]:
-        """The ratio since each night that may be the first; with the sign -1 for the opposite: the job is as it was.
+        """Return the ratio since each night that may be the first; with the sign -1 for the opposite: the job is as it
+        was.
 
         Without its passes before the first failure a stretch has a greater ratio, so it begins with a failure.
         """

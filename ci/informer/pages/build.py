@@ -46,8 +46,8 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
 
 
 def index(history: History, blocking: Sequence[str] = (), informing: Sequence[str] = (), *, live: bool = False) -> str:
-    """The first page: verdicts of the last payloads, which are shown and not remembered: `verdict` may have been told
-    other kinds."""
+    """Return the first page: verdicts of the last payloads, which are shown and not remembered: `verdict` may have been
+    told other kinds."""
     body = [
         part
         for payload in reversed(history.payloads()[-VERDICTS:])
@@ -59,13 +59,13 @@ def index(history: History, blocking: Sequence[str] = (), informing: Sequence[st
 
 
 def grid(history: History, live: bool = False) -> str:
-    """The page with all jobs and their runs."""
+    """Return the page with all jobs and their runs."""
     by_job = {job: rows for job in history.jobs() if (rows := history.runs(job=job, last=views.COLUMNS))}
     return page("Grid", views.grid(by_job), live=live)
 
 
 def job(history: History, name: str, live: bool = False) -> str:
-    """A job's page. Raises InformerError for one that has no runs."""
+    """Return a job's page. Raises InformerError for one that has no runs."""
     rows = history.runs(job=name)
     if not rows:
         raise InformerError(f"{history.path}: job: {name!r} has no runs")
@@ -73,7 +73,7 @@ def job(history: History, name: str, live: bool = False) -> str:
 
 
 def run(history: History, number: int, live: bool = False) -> str:
-    """A run's page. Raises InformerError for one that does not exist."""
+    """Return a run's page. Raises InformerError for one that does not exist."""
     row = history.run(number)
     red = row.outcome in (Outcome.FAILED, Outcome.VOID)
     details = Details(history.steps(number), history.attempts(number), history.evidence(number) if red else {})
@@ -136,7 +136,7 @@ def _is_ours(root: Path) -> bool:
 
 
 def _job(history: History, rows: Sequence[Row]) -> Iterable[str]:
-    """A job's page, its regressions up to date."""
+    """Return a job's page, its regressions up to date."""
     record(history, rows)
     return views.job(rows, again.command(history, rows[-1]), regressions(history, rows[-1].job))
 

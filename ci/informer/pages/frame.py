@@ -50,7 +50,7 @@ setInterval(async () => {
 
 
 def page(title: str, body: Iterable[str], up: str = "", live: bool = False) -> str:
-    """A whole page; `up` is the way to the top folder ("" or "../"). One that is `live` follows what changes."""
+    """Return a whole page; `up` is the way to the top folder ("" or "../"). One that is `live` follows what changes."""
     links = (("index.html", "Verdicts"), ("grid.html", "Grid"))
     nav = "".join(f'<li><a href="{up}{file}">{name}</a></li>' for file, name in links)
     return (
@@ -65,12 +65,12 @@ def page(title: str, body: Iterable[str], up: str = "", live: bool = False) -> s
 
 
 def word(outcome: str) -> str:
-    """An outcome or decision, coloured."""
+    """Return an outcome or decision, coloured."""
     return f'<span class="{outcome}">{outcome}</span>'
 
 
 def clock(seconds: float) -> str:
-    """A duration: 45.2 s, 12:05 (minutes) or 1:02:03."""
+    """Return a duration: 45.2 s, 12:05 (minutes) or 1:02:03."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -78,7 +78,7 @@ def clock(seconds: float) -> str:
 
 
 def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterable[str]:
-    """A table of cells that are HTML already; the first of a row is its head."""
+    """Yield a table of cells that are HTML already; the first of a row is its head."""
     yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
     yield f"<caption>{escape(caption)}</caption><thead><tr>"
     yield "".join(f'<th scope="col">{escape(head)}</th>' for head in heads) + "</tr></thead><tbody>"
@@ -88,5 +88,5 @@ def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> 
 
 
 def pre(title: str, text: str) -> str:
-    """A text that scrolls, which a keyboard can reach."""
+    """Return a text that scrolls, which a keyboard can reach."""
     return f'<pre tabindex="0" role="region" aria-label="{escape(title)}">{escape(text)}</pre>'

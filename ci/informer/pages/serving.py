@@ -31,8 +31,8 @@ Kinds = tuple[Sequence[str], Sequence[str]]
 
 
 def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
-    """An application that answers with the pages of the history at `path`; `kinds` are patterns of jobs that block,
-    and of those that inform."""
+    """Return an application that answers with the pages of the history at `path`; `kinds` are patterns of jobs that
+    block, and of those that inform."""
     few_at_a_time = asyncio.Semaphore(2)
 
     def render(maker: Maker) -> str:

@@ -39,7 +39,8 @@ class Details:
 
 
 def job_file(job: str) -> str:
-    """The file of a job's page, as it is called; one whose name would be too long for a file has a hash in it."""
+    """Return the file of a job's page, as it is called; one whose name would be too long for a file has a hash in
+    it."""
     name = "".join(c if c.isalnum() or c in "-_.@" else f"~{ord(c):x}" for c in job)
     if len(name.encode()) > _LONGEST_NAME:
         name = f"{name[:40]}~{sha256(job.encode()).hexdigest()}"
@@ -55,13 +56,13 @@ def _run_link(row: Row, up: str, text: str) -> str:
 
 
 def _components(job: JobVerdict) -> str:
-    """The labels and components of a job's failures."""
+    """Return the labels and components of a job's failures."""
     named = sorted({f"{row.label} {row.component}".strip() for row in job.failures if row.label})
     return f"; {escape(', '.join(named))}" if named else ""
 
 
 def verdict(verdict: Verdict) -> Iterable[str]:
-    """A payload's verdict with its numbers."""
+    """Yield a payload's verdict with its numbers."""
     decision = f"{word(verdict.decision.value)}: {escape(verdict.why)}"
     yield f'<section><h2>{escape(verdict.payload)}</h2><p class="big">{decision}</p>'
     yield from table(

@@ -30,8 +30,8 @@ def names(root: Path) -> list[str]:
 
 @contextmanager
 def replacing(root: Path, parts: Sequence[str]) -> Iterator[Path]:
-    """A folder to write pages into; then these files and folders of it take the places of those in `root`, in this
-    order. Where the block raises, all stays as it is. Raises InformerError where there is no room for both."""
+    """Provide a folder to write pages into; then these files and folders of it take the places of those in `root`, in
+    this order. Where the block raises, all stays as it is. Raises InformerError where there is no room for both."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:

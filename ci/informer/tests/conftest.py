@@ -14,7 +14,7 @@ from ci.informer.history.store import History
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
-    """An empty history, `history.db`."""
+    """Provide an empty history, `history.db`."""
     with History(tmp_path / "history.db") as history:
         yield history
 
@@ -27,7 +27,7 @@ def node0_ci(tmp_path: Path) -> Callable[..., int]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB."""
+    """Provide a file system of 512 KiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)

@@ -22,7 +22,7 @@ LETTERS = {"P": Outcome.PASSED, "F": Outcome.FAILED, "V": Outcome.VOID}
 
 
 def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds: float = 600.0) -> Iterator[Run]:
-    """Runs of a job, a text a night: `PPPF` are four runs, `V` is void."""
+    """Run of a job, a text a night: `PPPF` are four runs, `V` is void."""
     for day, letters in enumerate(nights):
         for place, letter in enumerate(letters):
             name = payload.format(day=day)
@@ -58,7 +58,7 @@ def artefacts(folder: Path, *phases: Mapping[str, object], tests: Sequence[Mappi
 
 
 def filled(history: History, **jobs: Sequence[str]) -> None:
-    """A history with these jobs (`_` in a name becomes `-`)."""
+    """Fill a history with these jobs (`_` in a name becomes `-`)."""
     history.add(run for job, nights in jobs.items() for run in runs_of(f"{job.replace('_', '-')}@vm", nights))
 
 

@@ -14,7 +14,7 @@ RELEASES = [f"4.20.{number}" for number in range(16)]
 
 
 def searched(first_bad: int, flakes: float, failing: float, seed: int) -> tuple[str, float, int]:
-    """A search among sixteen releases: what it found, how sure, after how many runs."""
+    """Return a search among sixteen releases: what it found, how sure, after how many runs."""
     generator = random.Random(f"{first_bad} {flakes} {failing} {seed}")
     search = Bisection(RELEASES, Counts(200, round(200 * flakes)))
     runs = list(

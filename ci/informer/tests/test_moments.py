@@ -40,7 +40,7 @@ def test_what_only_informs_rejects_nothing(history):
 
 
 def planned(history, name, numbers, done, *, payload="p045", job="sno@vm"):
-    """A plan with a run for each of these numbers, of which some are done."""
+    """Return a plan with a run for each of these numbers, of which some are done."""
     work.begin(history, name, "2026-02-15T00:00:00Z", b"{}", folder=history.path.parent)
     text = json.dumps({"payload": payload}).encode()
     work.add(history, name, [(f"{name}/{job}/{number}", text) for number in numbers])

@@ -102,12 +102,12 @@ def test_faults_go_round_within_a_week_and_need_what_their_scenario_needs():
 
 
 def commands(text):
-    """The words of each `ci/nightly` in a script."""
+    """Return the words of each `ci/nightly` in a script."""
     return [shlex.split(line.split(";")[0].split(">>")[0]) for line in text.splitlines() if "ci/nightly" in line]
 
 
 def options_of(words):
-    """The options that follow ci/nightly."""
+    """Return the options that follow ci/nightly."""
     return words[words.index("ci/nightly") + 1 :]
 
 

@@ -181,7 +181,7 @@ def test_releases_that_cannot_be_run_are_no_answer(node0_ci, tmp_path, capsys):
 
 
 def bisecting(tmp_path):
-    """The command that bisects five releases by the program, and the releases."""
+    """Return the command that bisects five releases by the program, and the releases."""
     releases = []
     for number in range(5):
         (tmp_path / f"r{number}").mkdir()

@@ -118,7 +118,7 @@ def test_a_failure_more_makes_no_alarm_less_likely(usual, nights):
 
 
 def alarms(usual, nights, first, which):
-    """The nights with an alarm; one of each night's two numbers of failures is chosen."""
+    """Return the nights with an alarm; one of each night's two numbers of failures is chosen."""
     watch = Watch()
     watched(watch, [Counts(10, usual)] * first)
     watch.finding = None

@@ -115,7 +115,7 @@ def test_mann_whitney_has_the_exact_distribution(recent, before, p):
 
 
 def events(began, *milestones):
-    """A file of events: seconds after `began`, name, message."""
+    """Return a file of events: seconds after `began`, name, message."""
     return [
         {"name": name, "message": message, "event_time": f"{(began + timedelta(seconds=at)).isoformat()[:23]}Z"}
         for at, name, message in milestones

@@ -14,7 +14,7 @@ from ci.bench import __main__ as bench
 
 @pytest.fixture
 def measured(monkeypatch):
-    """The names of what ran, in order; nothing is measured."""
+    """Provide the names of what ran, in order; nothing is measured."""
     names: list[str] = []
 
     def fake(name: str) -> bench.Benchmark:

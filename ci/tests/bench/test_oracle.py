@@ -168,7 +168,7 @@ def test_a_fields_values_are_those_of_the_longest_end_of_its_path():
 
 @pytest.fixture(scope="module")
 def written() -> dict[str, str]:
-    """The manifests that node0 makes of the compact base."""
+    """Provide the manifests that node0 makes of the compact base."""
     with installers(NODE0) as (ask,):
         (answer,) = ask([case for case in Cases(PEM, 1, {}).bases if case.name.startswith("compact:")])
     assert answer.code == 0

@@ -126,7 +126,7 @@ class FailingHost(SimulatedHost):
             raise Ended
 
     def sleep(self, incarnation: int) -> Callable[[float], None]:
-        """A function that sleeps, SPEED times as fast, and raises Ended when that agent is killed."""
+        """Return a function that sleeps, SPEED times as fast, and raises Ended when that agent is killed."""
 
         def wait(seconds: float) -> None:
             end = time.monotonic() + seconds / SPEED
@@ -194,7 +194,7 @@ class FailingHost(SimulatedHost):
         self._orchestrators += 1
 
     def power_on(self) -> None:
-        """It boots the image again: there is nothing else on its disk yet."""
+        """Boot the image again: there is nothing else on its disk yet."""
         assert Stage.REBOOTING not in self.reached, "an installed system is nothing that a swarm has"
         self.start(BOOT_SECONDS)
 
@@ -206,7 +206,7 @@ class FailingHost(SimulatedHost):
     # -- what it answers -------------------------------------------------------------------------------------------
 
     def inventory(self) -> str:
-        """The inventory as the agent encodes it, changed where this host is unlike the others (Unlike)."""
+        """Return the inventory as the agent encodes it, changed where this host is unlike the others (Unlike)."""
         inventory = json.loads(super().inventory())
         unlike = self.unlike
         if unlike.get("hostname"):
@@ -222,7 +222,7 @@ class FailingHost(SimulatedHost):
         return json.dumps(inventory)
 
     def steps(self) -> Mapping[str, Step]:
-        """The steps of a simulated host, with the failures that faults have asked for."""
+        """Return the steps of a simulated host, with the failures that faults have asked for."""
         usual = super().steps()
         own: dict[str, Step] = {
             StepType.CONNECTIVITY: lambda ctx, args: self._reached(usual[StepType.CONNECTIVITY](ctx, args), args),
@@ -257,7 +257,7 @@ class FailingHost(SimulatedHost):
         return run
 
     def _reached(self, output: str, args: list[str]) -> str:
-        """A connectivity report, with the isolated hosts unreachable in it."""
+        """Return a connectivity report, with the isolated hosts unreachable in it."""
         isolated = self.network.isolated
         unreached = {
             peer["host_id"]

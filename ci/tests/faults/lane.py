@@ -89,7 +89,7 @@ class SwarmLane:
     # -- the service -----------------------------------------------------------------------------------------------
 
     def register(self) -> None:
-        """The cluster and its infra-env, as the image brings them."""
+        """Register the cluster and its infra-env, as the image brings them."""
         user, topology = self.service.client(), self.topology
         body: dict[str, Any] = {
             "name": topology.cluster_name,

@@ -30,7 +30,7 @@ def _param(row: Row) -> Any:
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Mapping[str, Future[Outcome]]:
-    """The outcome of each selected row, by its id."""
+    """Provide the outcome of each selected row, by its id."""
     chosen = {item.callspec.params["row"].id for item in request.session.items if item.path == Path(__file__)}
     folder = tmp_path_factory.mktemp("swarm")
     with ThreadPoolExecutor(AT_ONCE, "row") as pool:

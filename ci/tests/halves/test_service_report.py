@@ -81,7 +81,7 @@ ELSEWHERE = Controller(
 
 
 def controller_of(service: Running, cluster_id: str) -> Controller:
-    """The service's answers to the controller of a cluster of one node."""
+    """Return the service's answers to the controller of a cluster of one node."""
     address = {"url": service.url, "ca_pem": service.ca.read_text(), "token": service.keys.token("agentAuth")}
     return replace(ELSEWHERE, **address, cluster_id=cluster_id)
 

@@ -157,7 +157,7 @@ class Overlay(io.RawIOBase):
 
     @property
     def in_place_possible(self) -> bool:
-        """Whether all that is kept of the base stays in its place, or is now after the base's end."""
+        """Return whether all that is kept of the base stays in its place, or is now after the base's end."""
         return not any(
             isinstance(s.source, int) and s.source != s.start and s.start < self.base_size for s in self._segments
         )

@@ -17,7 +17,7 @@ LISTS = ("interfaces", "disks", "gpus", "routes")
 
 
 def with_nulls(value: Any) -> Any:
-    """The same inventory, with null where Go has no value."""
+    """Return the same inventory, with null where Go has no value."""
     if isinstance(value, dict):
         return {key: with_nulls(item) for key, item in value.items()}
     return [with_nulls(item) for item in value] or None if isinstance(value, list) else value

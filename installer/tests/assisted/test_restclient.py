@@ -28,7 +28,7 @@ def client_of(service: SocketService, **times: float) -> RestClient:
 
 
 def content(request: Received) -> bytes:
-    """The file of a multipart body with one part."""
+    """Return the file of a multipart body with one part."""
     boundary = request.headers["content-type"].partition("boundary=")[2].encode()
     head, _, rest = request.body.partition(b"\r\n\r\n")
     assert head.startswith(b"--" + boundary + b"\r\nContent-Disposition: form-data; ")
@@ -43,7 +43,7 @@ assert len(FILE) % CHUNK
 
 @pytest.fixture(params=["plain", "tls"])
 def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
-    """A folder with certificates, or None: connections that end are told apart from one another by both."""
+    """Provide a folder with certificates, or None: connections that end are told apart from one another by both."""
     if request.param == "plain":
         return None
     make_tls(tmp_path)

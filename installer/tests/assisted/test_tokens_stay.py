@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(params=[301, 302, 303, 307, 308])
 def servers(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Server]]:
-    """(the server that is asked, the one that it sends everybody on to)."""
+    """Provide (the server that is asked, the one that it sends everybody on to)."""
     stranger = Server("127.0.0.2", 200)
     asked = Server("127.0.0.1", request.param, stranger.url)
     yield asked, stranger

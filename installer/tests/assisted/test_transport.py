@@ -30,7 +30,7 @@ from installer.testing.socket_kit import OK, Received, SocketService, one, reset
 
 
 def breaks_on_the_second(service: SocketService, connection: socket.socket, stream: Any) -> None:
-    """The first request is answered; the second is taken, and the connection breaks."""
+    """Answer the first request, take the second, and break the connection."""
     service.answer(connection, stream)
     service.requests.append(Received(stream).take(stream))
     reset(connection)

@@ -70,7 +70,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def started(code: str, env: dict[str, str], *args: str) -> tuple[subprocess.Popen[str], str]:
-    """A process, and its first line."""
+    """Return a process, and its first line."""
     process = subprocess.Popen([sys.executable, "-c", code, *args], env=env, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout:

@@ -80,7 +80,7 @@ def push(server: Registry, components: dict[str, str], tag: str, architecture: s
 
 @pytest.fixture
 def standalone(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Settings and image maker of a service of one of the releases."""
+    """Make settings and image maker of a service of one of the releases."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "registries.conf").write_text(registries_conf(place.server.sources))
     (tmp_path / "ca-bundle.crt").write_text(place.server.ca_pem)

@@ -30,7 +30,7 @@ MARKS = (SECRET, "signature=", *TOKENS.values())
 
 
 def with_secrets(fleet: Fleet) -> None:
-    """A secret in every text of the user's that may hold one."""
+    """Put a secret into every text of the user's that may hold one."""
     store, change = fleet.world.store, msgspec.structs.replace
     ignition = json.dumps({"ignition": {"version": "3.2.0"}, "passwd": {"users": [{"passwordHash": SECRET}]}})
     cluster, infra_env = fleet.cluster, store.infra_env(fleet.infra_env_id)
@@ -61,7 +61,7 @@ def with_secrets(fleet: Fleet) -> None:
 
 
 async def answers(client: TestClient[Any, Any], fleet: Fleet, scheme: Scheme) -> dict[str, str]:
-    """The body of each GET that this token opens."""
+    """Return the body of each GET that this token opens."""
     found = {}
     for method, path, schemes, _ in ROUTES:
         if method == "GET" and scheme in schemes:

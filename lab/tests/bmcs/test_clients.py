@@ -34,7 +34,7 @@ TARGETS = {"supermicro": "UsbCd"}
 
 @pytest.fixture
 def bmc(request, tmp_path):
-    """A BMC of that profile without its delays, over plain HTTP."""
+    """Provide a BMC of that profile without its delays, over plain HTTP."""
     with running(request.param, tmp_path, hurried(profile(request.param), 0), encrypted=False) as bmc:
         bmc.machine.installed = True
         yield bmc
@@ -121,7 +121,7 @@ def test_redfishtool_reads_and_sets(tmp_path):
 
 @contextmanager
 def started(layout, port):
-    """The lab's daemon of BMCs, as a lab starts it, at a port of the loopback interface; its account."""
+    """Provide the lab's daemon of BMCs, as a lab starts it, at a port of the loopback interface; its account."""
     prepared = services.prepare(layout, "clients", None, None)
     [service] = [service for service in prepared.plan.services if service.name == "bmc"]
     config = Path(service.argv[-1])

@@ -24,13 +24,13 @@ UNENCRYPTED = [pytest.param((name, False), id=name) for name in WORKING]
 
 
 def known(bmc: Running):
-    """The machine by its id: without one, as in the first test, it takes three times as many requests."""
+    """Return the machine by its id: without one, as in the first test, it takes three times as many requests."""
     return bmc.service().system(bmc.profile.system, "master-0")
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of the BMC, of the driver and of sushy."""
+    """Provide the clock of the BMC, of the driver and of sushy."""
     clock = Clock()
     for module in (service, media, system, connector):
         monkeypatch.setattr(module, "time", clock)
@@ -39,7 +39,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def bmc(request, tmp_path, clock):
-    """The BMC of a profile, with its delays; the power-off of one that takes its time is a timer's."""
+    """Provide the BMC of a profile, with its delays; the power-off of one that takes its time is a timer's."""
     name, encrypted = request.param if isinstance(request.param, tuple) else (request.param, True)
     slow = profile(name)
     quick = msgspec.structs.replace(slow, power=msgspec.structs.replace(slow.power, off_seconds=0.1))
@@ -49,7 +49,7 @@ def bmc(request, tmp_path, clock):
 
 @pytest.fixture
 def image(bmc, serve, tmp_path):
-    """The URL of an image, in a form that this BMC reads."""
+    """Provide the URL of an image, in a form that this BMC reads."""
     (tmp_path / "some.iso").write_bytes(b"no image at all" * 4096)
     (tmp_path / "state/some.iso").write_bytes(b"no image at all" * 4096)
     schemes = bmc.profile.media.schemes

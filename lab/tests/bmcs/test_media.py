@@ -22,7 +22,7 @@ CD, FLOPPY = "Cd", "Floppy"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The directory for temporary files, beside a file that nobody may touch."""
+    """Provide the directory for temporary files, beside a file that nobody may touch."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/shadow").write_bytes(b"root:$y$secret")
     (tmp_path / "state").mkdir()
@@ -37,7 +37,7 @@ def machine():
 
 @pytest.fixture
 def bmc(machine, folder):
-    """The lab's BMC of that machine, without its login: bmc(method, path below VirtualMedia, body)."""
+    """Provide the lab's BMC of that machine, without its login: bmc(method, path below VirtualMedia, body)."""
     with emulated(Contained(machine), folder) as application:
         client = Client(application)
 
@@ -52,7 +52,7 @@ def insert(bmc, url, drive=CD, **fields):
 
 
 def held_by(machine):
-    """The path of what is in the machine's drive."""
+    """Return the path of what is in the machine's drive."""
     return machine.machine("master-0").look().media
 
 

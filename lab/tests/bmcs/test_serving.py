@@ -56,11 +56,11 @@ class Daemon:
             )  # fmt: skip
 
     def connect(self, number: int) -> socket.socket:
-        """A TCP connection to one of the two."""
+        """Return a TCP connection to one of the two."""
         return socket.create_connection(("127.0.0.1", self.ports[number]), timeout=20)
 
     def say(self, number: int, text: bytes) -> tuple[int, dict]:
-        """The answer of one of the two: status and JSON. Sends no more once it hangs up."""
+        """Return the answer of one of the two: status and JSON. Sends no more once it hangs up."""
         context = ssl.create_default_context(cafile=self.folder / "ca.crt")
         with context.wrap_socket(self.connect(number), server_hostname="127.0.0.1") as connection:
             connection.sendall(text)
@@ -79,7 +79,7 @@ class Daemon:
         return self.say(number, head.encode("latin-1") + body)
 
     def log(self) -> list[dict]:
-        """The requests that it has noted."""
+        """Return the requests that it has noted."""
         return [json.loads(line) for line in (self.folder / "requests").read_text().splitlines()]
 
 
@@ -192,7 +192,7 @@ def test_a_large_body_is_not_noted_whole(daemon):
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """A server that waits for hardly anybody."""
+    """Provide a server that waits for hardly anybody."""
     for name in ("REQUEST_SECONDS", "_REST_SECONDS"):
         monkeypatch.setattr(serving, name, 0.3)
 

@@ -84,7 +84,7 @@ def failing(bmc, monkeypatch, operation="", error=PowerError):
 
 @pytest.fixture
 def image(serve, tmp_path):
-    """The URL of an image."""
+    """Provide the URL of an image."""
     (tmp_path / "some.iso").write_bytes(b"no image at all")
     return f"{serve(SimpleHTTPRequestHandler)}/some.iso"
 

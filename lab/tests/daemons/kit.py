@@ -105,17 +105,17 @@ class Domain:
     # -- libvirt's connection --------------------------------------------------------------------------------------
 
     def lookupByName(self, name: str) -> Domain:
-        """The domain."""
+        """Return the domain."""
         if name != self.name():
             raise libvirt.libvirtError(f"no domain {name}")
         return self
 
     def listAllDomains(self) -> list[Domain]:
-        """The domain."""
+        """Return the domain."""
         return [self]
 
     def lookupByUUID(self, _identity: bytes) -> Domain:
-        """The domain."""
+        """Return the domain."""
         return self
 
     def defineXML(self, xml: str) -> Domain:
@@ -133,7 +133,7 @@ class Domain:
         return self
 
     def storagePoolLookupByName(self, _name: str) -> _Pool:
-        """The folder of virtual media."""
+        """Return the folder of virtual media."""
         return _Pool(self.pool)
 
     def close(self) -> None:

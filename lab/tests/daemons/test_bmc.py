@@ -49,7 +49,7 @@ SHAPES = {
 
 @pytest.fixture(params=SHAPES)
 def machine(request, tmp_path, monkeypatch):
-    """A domain that libvirt has, and what it tries by itself."""
+    """Provide a domain that libvirt has, and what it tries by itself."""
     monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
     shape, usual = SHAPES[request.param]
@@ -61,7 +61,7 @@ def machine(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
-    """A domain with one disk."""
+    """Provide a domain with one disk."""
     monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
     shape = SHAPES["a disk"][0]
     (tmp_path / "pool").mkdir()

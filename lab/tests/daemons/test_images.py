@@ -44,7 +44,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """The directory for temporary files, within which all that these tests make lies."""
+    """Provide the directory for temporary files, within which all that these tests make lies."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/shadow").write_bytes(SECRET)
     (tmp_path / "state").mkdir()
@@ -54,14 +54,14 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def images(folder, tmp_path):
-    """A BMC's images, for which the test is the server's owner."""
+    """Provide a BMC's images, for which the test is the server's owner."""
     (www := tmp_path / "www").mkdir()
     return Images("http://lab", www, {"nfs://lab/boot-media": www})
 
 
 @pytest.fixture
 def put(images, folder):
-    """Puts the image at a URL into one drive after another; the file that the drive has."""
+    """Put the image at a URL into one drive after another; the file that the drive has."""
 
     def put(url, **kwargs):
         target = folder / f"drive-{len(list(folder.iterdir()))}"
@@ -73,7 +73,7 @@ def put(images, folder):
 
 @pytest.fixture
 def server(serve):
-    """A subclass of Handler, and the URL of an image of its server."""
+    """Provide a subclass of Handler, and the URL of an image of its server."""
     handler = type("Own", (Handler,), {"asked": []})
     return handler, f"{serve(handler)}/f.iso"
 

@@ -129,7 +129,8 @@ def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
 
 @pytest.fixture
 def _switched(world: World) -> Iterator[None]:
-    """The lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address behind it."""
+    """Provide the lab's switch hands on what a port gets and what a bridge sends: lab0 is a port, and the address
+    behind it."""
     # Whom the other side knows already.
     mac = world.here(Path("/sys/class/net/lab0/address").read_text).strip()
     world.ip(f"link add leg address {mac} type veth peer name legp")

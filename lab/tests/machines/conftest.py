@@ -13,6 +13,6 @@ from lab.host.paths import state_dir
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A directory where the labs' are: disks are copied by reference there."""
+    """Provide a directory where the labs' are: disks are copied by reference there."""
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
         yield Path(beside)

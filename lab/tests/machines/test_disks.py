@@ -32,7 +32,7 @@ def thin():
 
 @pytest.fixture(scope="module")
 def full(thin, tmp_path_factory):
-    """A disk full of somebody's data."""
+    """Provide a disk full of somebody's data."""
     path = tmp_path_factory.mktemp("disks") / "full.raw"
     disks.make(path, Disk(size_gib=1, holds="data"), "KEEP")
     yield path

@@ -54,7 +54,7 @@ SAYS = (
 
 @pytest.fixture
 def san_os(monkeypatch):
-    """The machine OS is one that knows iSCSI disks."""
+    """Provide the machine OS is one that knows iSCSI disks."""
     monkeypatch.setattr(live, "machine_os", partial(Path, live.machine_os("92node0-iscsi")))
 
 

@@ -70,7 +70,7 @@ def stops_unopened(machine: Node) -> None:
 
 @pytest.fixture
 def machine_os(monkeypatch, request):
-    """The machine OS is one that has this file."""
+    """Provide the machine OS is one that has this file."""
     monkeypatch.setattr(live, "machine_os", partial(Path, live.machine_os(request.param)))
 
 

@@ -42,7 +42,7 @@ UNSIGNED_SHIM = Path("/usr/lib/shim/shimx64.efi")
 
 @pytest.fixture
 def signed_os(monkeypatch):
-    """The newest machine OS of the cache whose loaders are Debian's: others may be of older code."""
+    """Provide the newest machine OS of the cache whose loaders are Debian's: others may be of older code."""
     for iso in sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: -path.stat().st_mtime):
         with iso.open("rb") as image:
             if Iso(image, iso).find(efi.CD_MARK) is not None:

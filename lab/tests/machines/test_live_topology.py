@@ -82,7 +82,7 @@ ping -c1 -W5 192.168.111.1
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory):
-    """The script's output on the serial line."""
+    """Provide the script's output on the serial line."""
     text = SHAPE.replace("clock_offset: 864000", f"clock_offset: 864000\n    tpm: {str(TPM).lower()}")
     with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
         image = kit.build(tree(), Path(beside), SCRIPT)

@@ -14,7 +14,7 @@ _STATIC = {"enabled": True, "dhcp": False}
 
 
 def merged(base: Config, change: Config) -> Config:
-    """`base` with the fields of `change`, mapping by mapping; a platform is replaced as a whole."""
+    """Return `base` with the fields of `change`, mapping by mapping; a platform is replaced as a whole."""
     result = copy.deepcopy(base)
     for key, value in change.items():
         if isinstance(value, dict) and isinstance(result.get(key), dict) and key != "platform":
@@ -25,7 +25,7 @@ def merged(base: Config, change: Config) -> Config:
 
 
 def host(number: int, role: str = "", *, families: tuple[int, ...] = (4,)) -> Config:
-    """An agent-config host with static addresses of these families, none with DHCP."""
+    """Return an agent-config host with static addresses of these families, none with DHCP."""
     mac = f"52:54:00:6e:30:{number:02x}"
     nic: Config = {"name": "eth0", "type": "ethernet", "state": "up", "mac-address": mac}
     servers, routes = [], []
@@ -53,7 +53,7 @@ def hosts(*roles: str, families: tuple[int, ...] = (4,)) -> list[Config]:
 
 
 def bmc_host(number: int, role: str) -> Config:
-    """A host of platform.baremetal, with its BMC."""
+    """Return a host of platform.baremetal, with its BMC."""
     address = f"redfish-virtualmedia+https://10.9.0.1:8000/redfish/v1/Systems/{number}"
     return {
         "name": f"node-{number}", "role": role, "bootMode": "UEFI", "bootMACAddress": f"52:54:00:6e:31:{number:02x}",

@@ -68,7 +68,7 @@ _REPLACED = (
 
 
 def _documents(text: str) -> dict[str, str | bytes]:
-    """Changes that any YAML document may have."""
+    """Change that any YAML document may have."""
     data = yaml.safe_load(text)
     first = text.partition("\n")[0]
     return {
@@ -116,7 +116,7 @@ class Change:
 
 
 def dump(document: Any) -> bytes:
-    """A document as YAML, or several."""
+    """Return a document as YAML, or several."""
     if isinstance(document, list):
         return b"---\n".join(map(dump, document))
     return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1000, allow_unicode=True).encode()
@@ -147,7 +147,7 @@ def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def general(path: str) -> str:
-    """A path with `*` in the place of indices."""
+    """Return a path with `*` in the place of indices."""
     return ".".join("*" if part.isdigit() else part for part in path.split("."))
 
 
@@ -207,7 +207,7 @@ class Cases:
         return Input(f"{base}: {'; '.join(map(str, changes)) or 'as it is'}", self._files(base, changes))
 
     def documents(self) -> Iterator[tuple[str, str, Any]]:
-        """(base, file, document) of all."""
+        """Yield (base, file, document) of all."""
         for name, documents in self._bases.items():
             for file, document in documents.items():
                 yield name, file, document

@@ -214,7 +214,8 @@ _BY_END = {end: values for ends, values in VALUES.items() for end in ends.split(
 
 
 def values_of(path: str) -> list[Any]:
-    """The values for a field by its path, in which `*` stands for indices: those of the longest end that fits."""
+    """Return the values for a field by its path, in which `*` stands for indices: those of the longest end that
+    fits."""
     parts = path.split(".")
     ends = (".".join(parts[start:]) for start in range(len(parts)))
     return next((_BY_END[end] for end in ends if end in _BY_END), [])

@@ -62,7 +62,8 @@ class Api:
         return answer.status, decoded
 
     def version(self) -> str:
-        """The release that it installs by default; one that lists none takes any. SystemExit without an answer."""
+        """Return the release that it installs by default; one that lists none takes any. SystemExit without an
+        answer."""
         try:
             code, versions = self.ask("GET", "/openshift-versions")
         except urllib3.exceptions.HTTPError as error:
@@ -72,7 +73,7 @@ class Api:
         return max(versions, key=lambda name: bool(versions[name].get("default")), default=ANY_VERSION)
 
     def agent_image(self) -> str:
-        """The image of the agent that hosts are to have."""
+        """Return the image of the agent that hosts are to have."""
         return str((self.ask("GET", "/component-versions")[1].get("versions") or {}).get("discovery-agent", ""))
 
     def remove_made(self) -> None:
@@ -84,7 +85,7 @@ class Api:
 
 @contextmanager
 def services(theirs: Api, directory: Path) -> Iterator[tuple[Api, Api]]:
-    """A running service, and node0's of the same release and agent; what was registered there is removed."""
+    """Provide a running service, and node0's of the same release and agent; what was registered there is removed."""
     version = theirs.version()
     release = {"url": f"registry.test.node0.example/release@sha256:{'0' * 64}", "version": version}
     settings = {"RELEASE_IMAGES": json.dumps([release]), "AGENT_DOCKER_IMAGE": theirs.agent_image()}

@@ -31,7 +31,7 @@ class Played:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def path(self, host: Host) -> str:
-        """The host's path below the API's base."""
+        """Return the host's path below the API's base."""
         return f"/infra-envs/{self.infra_env_id}/hosts/{host.id}"
 
 
@@ -135,7 +135,7 @@ def _facts(api: Api, played: Played) -> Iterator[tuple[str, Any]]:
 
 
 def _results(view: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Validations by id; a passed one is as good as one that is not there."""
+    """Yield validations by id; a passed one is as good as one that is not there."""
     for group in json.loads(view.get("validations_info") or "{}").values():
         yield from ((line["id"], "passed" if line["status"] in _PASSED else line["status"]) for line in group or [])
 

@@ -117,7 +117,7 @@ def every(version: str) -> list[Request]:
 
 
 def asked(api: Api, requests: Sequence[Request], version: str) -> list[int]:
-    """The status code of each, over one known host."""
+    """Return the status code of each, over one known host."""
     played = Played(World("requests", "sno"))
     play(api, [played], version)
     names = {"cluster_id": played.cluster_id, "infra_env_id": played.infra_env_id, "host_id": played.world.hosts[0].id}

@@ -54,7 +54,7 @@ def until(tmp_path, line):
 
 @pytest.fixture
 def scheduler(tmp_path):
-    """The address of a scheduler with one host, both in this process, spoken to by TCP."""
+    """Provide the address of a scheduler with one host, both in this process, spoken to by TCP."""
     dask.config.set(host.SETTINGS)
     with LocalCluster(
         n_workers=1,
@@ -209,7 +209,7 @@ HAS = {VERSION + version(): 1, MIB: 4000, VCPU: 2, GIB: 50, "KVM": 1}
 
 @contextmanager
 def cluster_of(*hosts):
-    """An engine whose hosts announce these; none has done anything yet."""
+    """Provide an engine whose hosts announce these; none has done anything yet."""
     dask.config.set(host.SETTINGS)
     lines: list[str] = []
     with LocalCluster(

@@ -68,7 +68,7 @@ class Fleet:
         self.start("scheduler", "scheduler", self.address)
 
     def begin(self, folder: Path) -> None:
-        """A test's turn: all hosts are there, those too that another test has ended."""
+        """Begin a test's turn: all hosts are there, those too that another test has ended."""
         self.folder, self.at_rest = folder, False
         if "scheduler" not in self.processes:
             self.scheduler()

@@ -28,7 +28,7 @@ def kept(history, root, today, **limits):
 
 
 def run_in(history, key, day, folder, *, outcome=Outcome.PASSED, mark=None):
-    """A run whose evidence is in a folder, which gets the mark of that run if it has none."""
+    """Return a run whose evidence is in a folder, which gets the mark of that run if it has none."""
     began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
     if mark is None:
         mark = mark_of(folder) or f"lab {key}"
@@ -37,7 +37,7 @@ def run_in(history, key, day, folder, *, outcome=Outcome.PASSED, mark=None):
 
 
 def evidence(history, root, days, outcome=Outcome.PASSED):
-    """A run a day, each with a folder of 1 MiB."""
+    """Return a run a day, each with a folder of 1 MiB."""
     for day in days:
         folder = root / f"{outcome.value}-{day}"
         folder.mkdir(parents=True)

@@ -15,7 +15,7 @@ FAIL = '<testcase classname="c" name="t"><failure message="boom"/></testcase>'
 
 
 def run_of(tmp_path, *texts):
-    """The run that files of these texts are, each in a folder of its own and called the same."""
+    """Return the run that files of these texts are, each in a folder of its own and called the same."""
     paths = []
     for number, text in enumerate(texts):
         paths.append(tmp_path / f"leg{number}/junit.xml")

@@ -82,7 +82,7 @@ def test_no_page_has_a_script_and_text_stays_text(pages):
 
 
 def failed_run(pages):
-    """The page of a run that failed."""
+    """Return the page of a run that failed."""
     return next(p for p in sorted(pages.glob("runs/*.html")) if 'class="big"><span class="failed"' in p.read_text())
 
 
@@ -210,7 +210,7 @@ def contents(root):
 
 
 def writing(tmp_path, write=build_module.write):
-    """A process that writes pages of a history, each of them by `write`."""
+    """Return a process that writes pages of a history, each of them by `write`."""
 
     def child():
         build_module.write = write
@@ -223,7 +223,7 @@ def writing(tmp_path, write=build_module.write):
 
 
 def killed_at(moment, tmp_path):
-    """A process that is to write pages and is killed before it writes one of them; its exit code."""
+    """Return a process that is to write pages and is killed before it writes one of them; its exit code."""
     writes = iter(range(1000))
 
     def write(path, text):

@@ -111,7 +111,7 @@ def test_a_job_of_any_name_has_a_page(path):
 
 @contextmanager
 def listening(path):
-    """The pages, for a browser; their address."""
+    """Provide the pages, for a browser; their address."""
     loop, started = asyncio.new_event_loop(), threading.Event()
     runner = web.AppRunner(application(path))
 

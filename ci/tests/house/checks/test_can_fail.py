@@ -21,7 +21,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def called_name(call: ast.Call) -> str:
-    """The name of a called function or method, without what is before its last dot."""
+    """Return the name of a called function or method, without what is before its last dot."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
@@ -66,7 +66,7 @@ def can_fail(test: Function, helpers: Mapping[str, Sequence[Function]]) -> bool:
 
 
 def without_assertion(source: str, helpers: Mapping[str, Sequence[Function]]) -> Iterator[str]:
-    """The tests of a module that assert nothing, themselves or in a helper that they call by its name."""
+    """Return the tests of a module that assert nothing, themselves or in a helper that they call by its name."""
     tests = (function for function in functions(source) if function.name.startswith("test_"))
     return (test.name for test in tests if not can_fail(test, helpers))
 

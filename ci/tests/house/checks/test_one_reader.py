@@ -21,7 +21,7 @@ OWN = {
 
 
 def readers(source: str) -> set[str]:
-    """The lines of a module that read YAML, each with its name."""
+    """Return the lines of a module that read YAML, each with its name."""
     found = set()
     for attribute in nodes(source, ast.Attribute):
         match attribute:

@@ -39,7 +39,7 @@ def through(data: bytes, size: int = 1 << 20) -> bytes:
 
 
 def opened(text: str, depth: int = 3) -> str:
-    """The text and whatever is encoded in it: by means of its own, as the redactor's are what is in question."""
+    """Return the text and whatever is encoded in it: by means of its own, as the redactor's are what is in question."""
     forms = [text, urllib.parse.unquote(text)]
     for run in re.findall(r"[A-Za-z0-9+/]{12,}", forms[1]) if depth else ():
         run = run[: len(run) - (len(run) % 4 == 1)]

@@ -197,7 +197,7 @@ class Turned:
 
 
 def braked(directory: Path, use: Callable[[TestClient, Turned], Any]) -> None:
-    """A service whose buckets have a clock of their own."""
+    """Provide a service whose buckets have a clock of their own."""
     clock = Turned()
 
     async def run(client: TestClient, fleet: Fleet) -> None:

@@ -51,7 +51,7 @@ def operations() -> set[str]:
 
 
 def embedded(data: bytes, folder: Path) -> dict[str, Any]:
-    """The Ignition config of an ISO."""
+    """Return the Ignition config of an ISO."""
     path = folder / "downloaded.iso"
     path.write_bytes(data)
     with path.open("rb") as file:

@@ -107,7 +107,7 @@ FITTING: dict[type, set[str]] = {
 
 
 def plain(kind: Any) -> Any:
-    """The type without null and without limits."""
+    """Return the type without null and without limits."""
     if isinstance(kind, msgspec.inspect.UnionType):
         [kind] = [item for item in kind.types if not isinstance(item, msgspec.inspect.NoneType)]
     return kind
@@ -118,7 +118,7 @@ def fields(kind: Any) -> Any:
 
 
 def sample(kind: Any, name: str = "") -> Any:
-    """A value that fits."""
+    """Return a value that fits."""
     kind = plain(kind)
     if name in SAMPLES or name in FEATURED:
         return {**SAMPLES, **FEATURED}[name]

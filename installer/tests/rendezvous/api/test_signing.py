@@ -116,7 +116,7 @@ async def _url(client: TestClient, path: str) -> str:
 
 
 def raw(client: TestClient, text: str) -> URL:
-    """The URL whose target is sent as it is written here."""
+    """Return the URL whose target is sent as it is written here."""
     return URL(f"{str(client.make_url('/')).rstrip('/')}/{text.removeprefix('/')}", encoded=True)
 
 

@@ -94,7 +94,7 @@ def accepted(folder: Path, files: dict[str, bytes]) -> dict[str, bytes] | None:
 
 
 def bodies(made: dict[str, bytes]) -> str:
-    """What the client would send of these manifests."""
+    """Return the bodies that the client would send of these manifests."""
     parsed = client_manifests.parse({Path(name).name: data for name, data in made.items()})
     cluster = client_manifests.cluster_params(parsed, RELEASE, VERSION)
     infra_env = client_manifests.infra_env_params(parsed, "c", "full-iso", VERSION)

@@ -19,7 +19,7 @@ OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """The manifests that an image of these inputs would have."""
+    """Provide the manifests that an image of these inputs would have."""
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", RELEASE)
 
     def make(files):

@@ -38,7 +38,7 @@ MIB = 1024**2
 
 
 def logs(service: Running, cluster: str, host: str, size: int) -> None:
-    """A host's logs, put where an upload would leave them (the service is not running)."""
+    """Put a host's logs where an upload would leave them (the service is not running)."""
     place = service.directory / "data/logs" / cluster
     place.mkdir(parents=True, exist_ok=True)
     (place / f"host_{host}.tar.gz").write_bytes(os.urandom(MIB) * (size // MIB))

@@ -50,7 +50,7 @@ def test_a_busy_turn_is_seen_and_a_waiting_one_is_not() -> None:
 
 
 def ready_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
-    """Connected sockets; the first of each has something to read."""
+    """Make connected sockets; the first of each has something to read."""
     pairs = [socket.socketpair() for _ in range(count)]
     for _, other in pairs:
         other.send(b"x")

@@ -14,7 +14,7 @@ from installer.testing.service.lag_kit import in_turns
 
 
 def fleet_of(directory: Path, count: int) -> Fleet:
-    """A cluster of hosts that have reported everything, and nothing since: all must be judged anew."""
+    """Return a cluster of hosts that have reported everything, and nothing since: all must be judged anew."""
     fleet = discovered(directory, count)
     fleet.world.wait(1000)
     return fleet

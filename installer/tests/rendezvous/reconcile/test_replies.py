@@ -24,12 +24,12 @@ BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
 
 
 def messages(world: World, name: str) -> list[str]:
-    """The texts of events of this name."""
+    """Return the texts of events of this name."""
     return [event.message for event in named(world, name)]
 
 
 def small(**changes: Any) -> str:
-    """Requirements of which each role has these."""
+    """Write requirements of which each role has these."""
     document = json.loads(SMALL)
     for role in document[0].values():
         if isinstance(role, dict):

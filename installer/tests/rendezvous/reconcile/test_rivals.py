@@ -16,7 +16,7 @@ MAC_A, MAC_B = "52:54:00:00:00:80", "52:54:00:00:00:99"
 
 
 def machine(mac: str = MAC_A, serial: str = "unknown", **changes: Any) -> dict[str, Any]:
-    """The inventory of a machine with this NIC."""
+    """Return the inventory of a machine with this NIC."""
     sent = inventory(**changes)
     sent["interfaces"][0]["mac_address"] = mac
     return {**sent, "system_vendor": {**sent.get("system_vendor", {}), "serial_number": serial}}
@@ -27,7 +27,7 @@ def tell(world: World, at: str, sent: dict[str, Any]) -> None:
 
 
 def registered(world: World, seconds: float = 5) -> str:
-    """A host whose first machine is known, and a second registration so many seconds after its last poll."""
+    """Return a host whose first machine is known, and a second registration so many seconds after its last poll."""
     _, at = world.known_host()
     tell(world, at, machine())
     world.poll(at)

@@ -91,7 +91,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def statuses(world: World, body: dict[str, Any]) -> tuple[int, int]:
-    """The statuses of a registration with these fields, and of a change to them."""
+    """Return the statuses of a registration with these fields, and of a change to them."""
 
     def status(call: Any, *args: Any) -> int:
         before = [*world.store.clusters()]

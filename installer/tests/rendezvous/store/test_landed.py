@@ -24,7 +24,7 @@ DAMAGED = ("inventory", "connectivity", "ntp_sources", "disks_info", "validation
 
 
 def written(path: Path, **damage: Any) -> Path:
-    """The database; ``damage``: fields of each host that are others."""
+    """Return the database; ``damage``: fields of each host that are others."""
     database = sqlite3.connect(path)
     database.executescript(LANDED["schema"])
     for table, rows in LANDED["tables"].items():

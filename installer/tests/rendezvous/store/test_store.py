@@ -58,7 +58,7 @@ WRITES: dict[str, Callable[[Store], None]] = {
 
 @contextmanager
 def full(store: Store) -> Iterator[None]:
-    """The database may not grow by a single page."""
+    """Provide the database may not grow by a single page."""
     pages = store.db.execute("PRAGMA page_count").fetchone()[0]
     store.db.execute(f"PRAGMA max_page_count={pages}")
     try:

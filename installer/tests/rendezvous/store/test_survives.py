@@ -158,7 +158,7 @@ def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, endin
 
 
 def files_of(database: Path, cluster_id: str) -> dict[str, bytes]:
-    """The files that a running service has kept, by name."""
+    """Return the files that a running service has kept, by name."""
     with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
         return dict(db.execute("SELECT name, content FROM files WHERE cluster_id=?", (cluster_id,)).fetchall())
 

@@ -23,7 +23,7 @@ from installer.testing.engine.world_kit import HOST_ID, World
 
 @pytest.fixture
 def chosen(world: World) -> tuple[World, str, str]:
-    """A host whose third disk was chosen."""
+    """Provide a host whose third disk was chosen."""
     cluster_id, infra_env_id = world.known_host(disks=three())
     assert world.host(infra_env_id).installation_disk_id == SMALL
     select(world, infra_env_id, MARKED)

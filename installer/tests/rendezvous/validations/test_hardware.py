@@ -29,7 +29,7 @@ NO_VIEW_ONLY = {
 
 
 def verdict(check: str, changes: dict[str, Any]) -> Verdict:
-    """The verdict of a host that differs so from one that is enough for a master."""
+    """Return the verdict of a host that differs so from one that is enough for a master."""
     view = host_view(**changes)
     call: Any = getattr(hw, check)
     verdict: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
@@ -37,7 +37,7 @@ def verdict(check: str, changes: dict[str, Any]) -> Verdict:
 
 
 def disk(name: str = "vda", **changes: Any) -> dict[str, Any]:
-    """A disk as the service keeps it: judged."""
+    """Return a disk as the service keeps it: judged."""
     return {
         "id": f"id-{name}",
         "name": name,

@@ -18,7 +18,7 @@ OPEN = (ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.INSUFFICIENT)
 
 
 def host(*nics: tuple[str, ...], routes: list[dict[str, Any]] | None = None) -> inv.Inventory:
-    """A host with one interface for each tuple of addresses."""
+    """Return a host with one interface for each tuple of addresses."""
     interfaces = [
         {
             "name": f"eno{number}",

@@ -20,7 +20,7 @@ DOMAIN = "ostest.test.node0.example"
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    """Changes of a host whose answers are these documents."""
+    """Change of a host whose answers are these documents."""
     return {"host": {name: json.dumps(value) for name, value in fields.items()}}
 
 

@@ -26,7 +26,7 @@ def nic(name: str, *addresses: str, **changes: Any) -> dict[str, Any]:
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    """Changes of a host whose answers are these documents."""
+    """Change of a host whose answers are these documents."""
     return {"host": {name: json.dumps(value) for name, value in fields.items()}}
 
 
@@ -39,7 +39,7 @@ def route(**changes: Any) -> dict[str, Any]:
 
 
 def iscsi(address: str, *nics: dict[str, Any], drive_type: str = "iSCSI") -> dict[str, Any]:
-    """The installation disk hangs on this address."""
+    """Return the installation disk hangs on this address."""
     disk = {"id": "lun", "path": "/dev/sda", "drive_type": drive_type, "iscsi": {"host_ip_address": address}}
     return {
         "host": {"installation_disk_id": "lun"},

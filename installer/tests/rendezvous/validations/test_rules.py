@@ -127,7 +127,7 @@ def test_disk_choice() -> None:
 
 
 def block(name: str, kind: str, holders: str = "", address: str | None = None) -> dict[str, Any]:
-    """A disk as an agent tells it; ``address``: of the host, towards the target of an iSCSI disk."""
+    """Return a disk as an agent tells it; ``address``: of the host, towards the target of an iSCSI disk."""
     plain = {"id": name, "name": name, "path": f"/dev/{name}", "drive_type": kind, "size_bytes": 200 * disks.GB}
     return {**plain, "holders": holders, **({} if address is None else {"iscsi": {"host_ip_address": address}})}
 

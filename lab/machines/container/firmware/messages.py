@@ -48,7 +48,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, tag="chosen"):
-    """What is started: the kernel's arguments. The initrds come with it as descriptors, and after them the indexes of
+    """A choice of the kernel to start: its arguments. The initrds come with it as descriptors, and the indexes of
     its media, of those that have one."""
 
     arguments: tuple[str, ...]

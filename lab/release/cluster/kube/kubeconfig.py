@@ -14,7 +14,8 @@ def _b64(text: str) -> str:
 
 
 def render(*, cluster: str, server: str, ca: str, user: str, client: Pair) -> str:
-    """A kubeconfig with one context; ``ca`` is a PEM bundle. Context and user share a name, as OpenShift's do."""
+    """Return a kubeconfig with one context; ``ca`` is a PEM bundle. Context and user share a name, as OpenShift's
+    do."""
     document = {
         "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": _b64(ca)}}],
         "contexts": [{"name": user, "context": {"cluster": cluster, "user": user}}],

@@ -41,7 +41,7 @@ def machine():
 
 @pytest.fixture
 def place(tmp_path, machine):
-    """A machine's BMC in the daemon that labs run."""
+    """Provide a machine's BMC in the daemon that labs run."""
     place = ipmi.Place(machine.name, free_port(), str(tmp_path / "console.log"), str(tmp_path / "console.sock"))
     config = ipmi.Config(
         address="127.0.0.1",
@@ -66,12 +66,12 @@ def place(tmp_path, machine):
 
 
 def rmcp_plus(kind: int, payload: bytes) -> bytes:
-    """A packet outside of a session's encryption (IPMI 2.0, table 13-8)."""
+    """Return a packet outside of a session's encryption (IPMI 2.0, table 13-8)."""
     return bytes([6, 0, 0xFF, 7, 6, kind, *bytes(8)]) + len(payload).to_bytes(2, "little") + payload
 
 
 def opening(hmac: int = 1) -> bytes:
-    """A request to open a session, with one cipher suite."""
+    """Return a request to open a session, with one cipher suite."""
     algorithms = (bytes([number, 0, 0, 8, algorithm, 0, 0, 0]) for number, algorithm in enumerate((hmac, 1, 1)))
     return rmcp_plus(0x10, bytes(4) + b"mine" + b"".join(algorithms))
 
@@ -136,7 +136,7 @@ def test_the_guid_is_the_machines(place, machine):
 
 @contextmanager
 def doubling(place):
-    """A way to the BMC on which each packet of a client's arrives twice."""
+    """Provide a way to the BMC on which each packet of a client's arrives twice."""
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as front,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as back,

@@ -80,7 +80,7 @@ def machine(request, tmp_path, monkeypatch):
 
 @pytest.fixture
 def made(tmp_path, monkeypatch):
-    """Makes a virtual machine of other fields."""
+    """Make a virtual machine of other fields."""
     monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
     begun = []
 
@@ -94,7 +94,7 @@ def made(tmp_path, monkeypatch):
 
 
 def redfish(answer, status):
-    """The message of an error in Redfish's form (DSP0266, "Error responses")."""
+    """Return the message of an error in Redfish's form (DSP0266, "Error responses")."""
     assert answer.status_code == status, answer.get_data(as_text=True)
     problem = answer.get_json()["error"]
     [info] = problem["@Message.ExtendedInfo"]

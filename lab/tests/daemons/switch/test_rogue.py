@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def network() -> Iterator[int]:
-    """A process whose network has a bridge and a card, `host`, in it."""
+    """Provide a process whose network has a bridge and a card, `host`, in it."""
     argv = ["unshare", "--net", "--mount", "sh", "-ec", BRIDGE]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -48,7 +48,8 @@ def network() -> Iterator[int]:
 
 
 def offered() -> tuple[dict[int, bytes], str, float]:
-    """The options and the address of the first offer to a client of `host` (RFC 2131 §2), and how long it took."""
+    """Return the options and the address of the first offer to a client of `host` (RFC 2131 §2), and how long it
+    took."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"host")

@@ -7,7 +7,7 @@ from lab.testing.containers.kit import World, why_not
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A daemon for machines."""
+    """Provide a daemon for machines."""
     if reason := why_not():
         pytest.skip(reason)
     with World(tmp_path_factory.mktemp("world")) as shared_world:
@@ -16,5 +16,5 @@ def world(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def machine(world):
-    """A machine at its login."""
+    """Provide a machine at its login."""
     return world.boot()

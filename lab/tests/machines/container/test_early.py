@@ -49,7 +49,7 @@ _TRIES = {
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A daemon whose machines have the firmware that labs have."""
+    """Provide a daemon whose machines have the firmware that labs have."""
     kit.machine_os()
     if problems := container_problems():
         pytest.skip("; ".join(problems))
@@ -74,7 +74,7 @@ def archive(folder, files, nodes):
 
 @pytest.fixture(scope="module")
 def tried(world, tmp_path_factory):
-    """A machine that booted such an image: what got through, by its own word; what the host saw meanwhile."""
+    """Provide a machine that booted such an image: what got through, by its own word; what the host saw meanwhile."""
     folder = tmp_path_factory.mktemp("evil")
     secret = folder / "secret"
     secret.write_text(f"{_SECRET}\n")
@@ -193,8 +193,8 @@ int main(void) {
 
 @pytest.fixture(scope="module")
 def with_tools(world, tmp_path_factory):
-    """The calls that got through of a program compiled into an initramfs, with a fork bomb after it; and a directory
-    outside that its links lead to."""
+    """Provide the calls that got through of a program compiled into an initramfs, with a fork bomb after it; and a
+    directory outside that its links lead to."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc: the initramfs has no program that makes any call")
     folder = tmp_path_factory.mktemp("tools")

@@ -246,7 +246,7 @@ class MonitorOfNothing(Monitor):
 
 @pytest.fixture
 def init():
-    """A process that ends at a line of input."""
+    """Provide a process that ends at a line of input."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
         process.kill()

@@ -30,12 +30,12 @@ def nets(*cidrs: str) -> list[dict[str, Any]]:
 
 
 def pods(cidr: str, prefix: int | None) -> dict[str, Any]:
-    """Changes to a cluster: its cluster network, and how much of it a host gets."""
+    """Change to a cluster: its cluster network, and how much of it a host gets."""
     return {"cluster": {"cluster_networks": [{"cidr": cidr, **({"host_prefix": prefix} if prefix else {})}]}}
 
 
 def hosts(*changes: dict[str, Any]) -> dict[str, Any]:
-    """Changes to a cluster: these are its hosts."""
+    """Change to a cluster: these are its hosts."""
     return {"hosts": tuple(cluster_host(number, **change) for number, change in enumerate(changes))}
 
 

@@ -61,7 +61,7 @@ class Unit:
 
     @property
     def fatal(self) -> bool:
-        """Whether its failure stops the boot."""
+        """Return whether its failure stops the boot."""
         return bool(self.names("OnFailure")) or self.name.endswith(".mount")
 
 

@@ -44,7 +44,7 @@ class Client:
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server gave: an address with its network ("10.0.0.2/24"), the way out, whose class it speaks to, and what
+    """A server's lease: an address with its network ("10.0.0.2/24"), the way out, the class that it speaks to, and what
     to boot."""
 
     address: str

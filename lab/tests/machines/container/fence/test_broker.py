@@ -74,7 +74,7 @@ def asked(monkeypatch):
 
 @pytest.fixture
 def page():
-    """The address of a page that nothing follows."""
+    """Provide the address of a page that nothing follows."""
     size = mmap.PAGESIZE
     start = _libc.mmap(None, 2 * size, 3, 0x22, -1, 0)
     _libc.munmap(start + size, size)

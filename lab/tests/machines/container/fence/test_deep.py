@@ -28,7 +28,7 @@ END
 
 @pytest.fixture
 def world(tmp_path):
-    """A daemon of the test's own, which it ends."""
+    """Provide a daemon of the test's own, which it ends."""
     if reason := why_not():
         pytest.skip(reason)
     with World(tmp_path) as new_world:

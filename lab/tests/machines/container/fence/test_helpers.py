@@ -21,7 +21,7 @@ subprocess.run("umount -A /mnt 2>/dev/null; sgdisk -Z -n 1:2048:+64M /dev/vda; b
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A block device of the host's with a file system, such as another machine's disk."""
+    """Provide a block device of the host's with a file system, such as another machine's disk."""
     image = tmp_path / "foreign.raw"
     image.touch()
     os.truncate(image, 64 << 20)

@@ -68,7 +68,7 @@ sys.exit(7 if look() else 0)
 
 @pytest.fixture
 def foreign(tmp_path):
-    """A device of the host's."""
+    """Provide a device of the host's."""
     image = tmp_path / "foreign.raw"
     image.write_bytes(bytes(1 << 20))
     with attach(image) as loop:

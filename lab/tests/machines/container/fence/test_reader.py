@@ -32,7 +32,7 @@ BLOCK = 2048
 
 @pytest.fixture(scope="module")
 def fence(tmp_path_factory):
-    """A machine's user namespace, without a machine."""
+    """Provide a machine's user namespace, without a machine."""
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -156,7 +156,7 @@ def test_a_reader_ends_with_its_answer(fence):
 
 
 def power_on(fence, folder, *, disk=None, medium=None, firmware="bios"):
-    """What a machine's console says, and how its boot ended."""
+    """Return a machine's console, and how its boot ended."""
     log = folder / "console.log"
     log.unlink(missing_ok=True)
     disks = (DiskSpec(target="vda", path=str(disk), size=disk.stat().st_size),) if disk else ()
@@ -194,7 +194,7 @@ KARGS = {"default": "", "size": 16, "files": [{"path": "isolinux.cfg"}]}
 
 
 def iso(folder, kargs=KARGS, text=b"a=b\n", **firmware):
-    """A live medium of CoreOS's layout."""
+    """Return a live medium of CoreOS's layout."""
     files = FILES | {"isolinux.cfg": text.ljust(16, b"#"), "coreos/kargs.json": json.dumps(kargs).encode()}
     return bootable(folder, files, **(firmware or {"bios": True}))
 
@@ -206,7 +206,8 @@ def medium(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory):
-    """The first MiB of a disk with boot code and a partition that has a file system with GRUB's configuration."""
+    """Provide the first MiB of a disk with boot code and a partition that has a file system with GRUB's
+    configuration."""
     folder = tmp_path_factory.mktemp("disk")
     image = folder / "disk"
     with image.open("wb") as file:

@@ -156,7 +156,7 @@ line.send(bytes.fromhex('ffffffffffff5254006e7700') + b'\\x88\\xb5' + b'x' * 60)
 
 @pytest.fixture
 def huge_pages():
-    """Some that the host has set aside."""
+    """Provide some that the host has set aside."""
     file = Path("/proc/sys/vm/nr_hugepages")
     before = file.read_text()
     try:

@@ -16,7 +16,7 @@ SENT = 400_000
 
 @pytest.fixture
 def line(tmp_path):
-    """A line, its selector, its terminal as a machine has it open, and somebody at its socket."""
+    """Provide a line, its selector, its terminal as a machine has it open, and somebody at its socket."""
     with selectors.DefaultSelector() as selector, socket.socket(socket.AF_UNIX) as client:
         serial = SerialLine(tmp_path / "log", tmp_path / "sock", selector)
         terminal = os.open(serial.terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)

@@ -88,7 +88,7 @@ def test_a_visit_goes_where_a_walk_does(tmp_path_factory, paths):
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
-    """A machine of no host's groups, and a process in its monitor's place, which has just written its end."""
+    """Provide a machine of no host's groups, and a process in its monitor's place, which has just written its end."""
     (tmp_path / "disk").touch()
     spec(tmp_path, "m", tmp_path / "disk").save(tmp_path)
     machine = machines.Machine(tmp_path, "lab", "", cgroups.Hierarchies({}))

@@ -23,7 +23,7 @@ FIRST_USER = 1 << 28
 
 @pytest.fixture(scope="module")
 def unified():
-    """The mount point of the host's cgroup2."""
+    """Provide the mount point of the host's cgroup2."""
     if os.geteuid() != 0:
         pytest.skip("needs root: control groups")
     for line in Path("/proc/self/mounts").read_text().splitlines():

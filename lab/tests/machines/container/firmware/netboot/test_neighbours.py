@@ -17,7 +17,7 @@ WHOLE = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"
 
 @contextmanager
 def serving(*answers: bytes, pause: float = 0):
-    """A server that gives one connection each of these answers, a piece at a time."""
+    """Provide a server that gives one connection each of these answers, a piece at a time."""
 
     def serve() -> None:
         for answer in answers:
