@@ -32,7 +32,7 @@ def wanted_masters(control_plane_count: int) -> int:
 
 
 def _node_of(host: dict[str, Any], nodes: list[Node]) -> Node | None:
-    """The node that a host has become: by name, else by address, as a node may be called by its FQDN."""
+    """Return the node that a host has become: by name, else by address, as a node may be called by its FQDN."""
     name = str(host.get("requested_hostname") or "").lower()
     if node := next((node for node in nodes if node.name == name), None):
         return node

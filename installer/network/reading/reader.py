@@ -187,7 +187,7 @@ class Fields:
         return self._take(name, aliases, read, rule)
 
     def interface(self, name: str) -> str | None:
-        """The name of an interface."""
+        """Return the name of an interface."""
         return self._take(name, (), values.interface_name, values.interface_rule(self.raw(name)))
 
     def mac(self, name: str, *, infiniband: bool = False) -> str | None:

@@ -41,7 +41,7 @@ dns-resolver: {config: {server: [192.168.111.1]}}
 
 @pytest.fixture
 def shown(tmp_path, capsys):
-    """The command's output as JSON, or with another form its text."""
+    """Return the command's output as JSON, or with another form its text."""
 
     def get(install=SNO, agent=AGENT, output="json"):
         for name, config in (("install-config.yaml", install), ("agent-config.yaml", agent)):
