@@ -223,6 +223,15 @@ def test_who_takes_too_long_is_hung_up_on_however_much_is_said_meanwhile(hurried
         assert time.monotonic() < deadline
 
 
+def test_a_client_may_think_before_it_asks(hurried):
+    with socket.create_connection(("127.0.0.1", hurried), timeout=0.15) as client:
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        client.settimeout(10)
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.1 200")
+
+
 def test_a_task_goes_on_when_who_asked_for_it_has_gone():
     tasks = Tasks(SimpleNamespace(clock=time.monotonic), 0)
     gone, done, asked = [], threading.Event(), threading.Event()

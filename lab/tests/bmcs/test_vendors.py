@@ -1,5 +1,6 @@
 """Requests that vendors' BMCs do not carry out, and resets that do not happen."""
 
+import os
 from base64 import b64encode
 from contextlib import contextmanager
 from http.server import SimpleHTTPRequestHandler
@@ -250,6 +251,21 @@ def test_what_an_insert_asks_for_is_done_or_refused(bmc, drive, image):
     for more in asked:
         refused(bmc.insert(drive, **{"Image": image, **more}))
         assert (bmc.get(f"{bmc.media}/{drive}")["Inserted"], inside(bmc)) == (False, False), more
+
+
+@pytest.mark.parametrize("bmc", ["xcc"], indirect=True)
+def test_a_drive_holds_as_many_mib_as_it_says(bmc, image, tmp_path):
+    drive = next(drive for drive in bmc.profile.media.drives if drive.limit_mib)
+    for more, status in ((1, 400), (0, 204)):
+        os.truncate(tmp_path / "some.iso", (drive.limit_mib << 20) + more)
+        assert bmc.insert(drive.id, Image=image).status_code == status
+
+
+@pytest.mark.parametrize("bmc", NAMES, indirect=True)
+def test_drives_are_linked_from_their_owner_alone(bmc):
+    owners = {"system": bmc.system, "manager": bmc.front.state.manager}
+    linked = {name for name, path in owners.items() if "VirtualMedia" in bmc.get(path)}
+    assert linked == {bmc.profile.media.at} & owners.keys()
 
 
 @pytest.mark.parametrize("bmc", ["xcc"], indirect=True)
