@@ -75,8 +75,8 @@ def of_kind(found: Sequence[Place], device: BootDevice) -> list[Place]:
     """Return the devices of a kind that are in the boot order, else all of the kind. A machine of whose disks none is
     in the order boots a disk over the network (iSCSI): its disk is then its NICs."""
     kind = [place for place in found if place.kind is device]
-    cards = [place for place in found if place.kind is BootDevice.NETWORK and device is BootDevice.DISK]
-    return in_order(kind) or in_order(cards) or kind
+    nics = [place for place in found if place.kind is BootDevice.NETWORK and device is BootDevice.DISK]
+    return in_order(kind) or in_order(nics) or kind
 
 
 def put_first(found: Sequence[Place], firsts: Sequence[Place]) -> None:

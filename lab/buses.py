@@ -38,7 +38,7 @@ class DiskBus:
     vendor of up to `model_length` and `vendor_length` characters (0: none of their own).
 
     `attached_by` is who attaches them to a VM: libvirt, QEMU's command line, or the machine's own firmware, which
-    reaches them through the cards' cables. libvirt has a `controller` of this model for them (SATA's is always there,
+    reaches them through the NICs' cables. libvirt has a `controller` of this model for them (SATA's is always there,
     for the CD drive), and is told WWN, model and vendor by `told_by`.
 
     `containers` is what such disks are in container machines, or why these have none.

@@ -86,7 +86,7 @@ def test_hostname_and_address_are_those_of_the_config(installation: Installation
                 [(mac, own)] = [(x.get("address"), a) for x in links for a in x["addr_info"] if a["local"] == address]
                 assert mac == link.mac, address
                 leased = network.dhcpv6 if ":" in address else network.dhcp
-                # The card that leads to the root keeps the firmware's address (docs/machine-os.md).
+                # The NIC that leads to the root keeps the firmware's address (docs/machine-os.md).
                 leased = leased and link not in topology.iscsi_links(spec)
                 assert bool(own.get("dynamic")) is leased, f"{spec.name}: {address} by DHCP, or the reverse"
 

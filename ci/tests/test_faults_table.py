@@ -39,13 +39,13 @@ def test_scenarios_and_hosts_that_rows_name_exist():
         assert nodes | hosts | named <= names, row.name
 
 
-def test_cards_that_faults_name_exist_on_their_nodes():
+def test_nics_that_faults_name_exist_on_their_nodes():
     named = 0
     for row in ROWS:
         for node in topology_of(row.id).nodes:
-            cards = {fault.card for fault in row.faults if getattr(fault, "card", "") and fault.node == node.name}
-            named += len(cards)
-            assert cards <= {nic.name for nic in node.all_nics}, row.name
+            nics = {fault.nic for fault in row.faults if getattr(fault, "nic", "") and fault.node == node.name}
+            named += len(nics)
+            assert nics <= {nic.name for nic in node.all_nics}, row.name
     assert named, "no row has one cable of several fail"
 
 
@@ -98,7 +98,7 @@ def test_three_rows_are_in_the_gate():
         ("completes: {}", "told: {cause: x, archive: 'y?'}", "t.yaml: a_b: archive 'y?': any line has it"),
         ("completes: {}", "told: {cause: x, archives: y}", "unknown field `archives`"),
         ("completes: {}", "told: {cause: x, page: 7}", "Expected `str | null`, got `int`"),
-        ("completes: {}", "told: {cause: x, page: y}\n  lanes: [swarm]", "page: only labs have it"),
+        ("completes: {}", "told: {cause: x, page: z}\n  lanes: [swarm]", "page: only labs have it"),
         ("completes: {}", "told: {cause: x, code: 0}", "Expected `int` >= 1"),
         ("completes: {}", "told: {cause: x, minutes: 0}", "Expected `int` >= 1"),
         ("completes: {}", "told: {cause: x, minutes: 100000}", "Expected `int` <= 240"),
@@ -118,8 +118,8 @@ def test_three_rows_are_in_the_gate():
         ("{seconds: 0}", "{seconds: .nan}", "seconds: want 0 to"),
         ("{seconds: 0}", "{seconds: .inf}", "seconds: want 0 to"),
         ("{seconds: 0}", "{seconds: -1}", "seconds: want 0 to"),
-        ("{seconds: 0}", "{stage: x, host: y, percent: 101}", "percent: want 0 to 100"),
-        ("{seconds: 0}", "{stage: x, host: y, percent: -1}", "percent: want 0 to 100"),
+        ("{seconds: 0}", "{stage: x, host: z, percent: 101}", "percent: want 0 to 100"),
+        ("{seconds: 0}", "{stage: x, host: z, percent: -1}", "percent: want 0 to 100"),
         ("{type: Outage, service: registry}", "{type: Loss, percent: .nan}", "Expected `float`"),
         ("{type: Outage, service: registry}", "{type: Loss, percent: 0}", "Expected `float` >= 0.1"),
         ("{type: Outage, service: registry}", "{type: Partition, nodes: []}", "nodes: want at least one, each once"),

@@ -37,7 +37,7 @@ def _nodes(lab: records.Record | None) -> Sequence[str]:
     return [spec.name for spec in lab.topology.nodes] if lab else ()
 
 
-def _cards(lab: records.Record | None) -> Sequence[str]:
+def _nics(lab: records.Record | None) -> Sequence[str]:
     return sorted({nic.name for spec in lab.topology.nodes for nic in spec.all_nics}) if lab else ()
 
 
@@ -54,7 +54,7 @@ _NAMES: dict[str, Callable[[records.Record | None], Sequence[str]]] = {
     "lab": _labs,
     "node": _nodes,
     "nodes": _nodes,
-    "card": _cards,
+    "nic": _nics,
     "image": _images,
     "name": lambda _lab: _DNS_NAMES,
     "number": _faults,

@@ -22,7 +22,7 @@ Examples:
   node0-lab fault begin link-down --node master-0          pull its cables
   node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
   node0-lab fault begin latency --ms 100 --jitter-ms 10    whatever the lab sends comes late
-  node0-lab fault begin latency --link master-0 --card enp2s0 --ms 200
+  node0-lab fault begin latency --link master-0 --nic enp2s0 --ms 200
                                                            what goes to a machine by one of its cables does
   node0-lab fault begin hang --service dnsmasq             DNS that is silent
   node0-lab fault begin name-missing --name api            no record for the API
@@ -38,7 +38,7 @@ _TEXTS = {
     "address": "an IP address",
     "away": "how many seconds have passed for its clock when it is on again; VMs only",
     "cpu_percent": "how much of one processor is left to it, in percent",
-    "card": "one of its network cards by its name, for example enp2s0",
+    "nic": "one of its NICs by its name, for example enp2s0",
     "comes": "whose offers come first: the second server's, or (last) the lab's",
     "disk": "the disk's name in the machine, for example vda",
     "dns": "address of the DNS server that leases name",
@@ -66,7 +66,7 @@ _TEXTS = {
     "service": "the lab's service: dnsmasq, registry, chronyd, bmc, http or proxy",
 }
 #: What an option that is left out means where the fault's own default is empty.
-_WITHOUT = {"card": "all", "disk": "the one to install on", "node": "any that the lab talks to"}
+_WITHOUT = {"nic": "all", "disk": "the one to install on", "node": "any that the lab talks to"}
 
 
 def _kinds() -> Mapping[str, type[msgspec.Struct]]:
@@ -97,7 +97,7 @@ def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[list[str], dict[str, 
             default = _WITHOUT[field.name] if field.default == "" else field.default
             option |= {"default": field.default, "help": f"{_TEXTS[field.name]} (default: {default})"}
         names = [f"--{field.name.replace('_', '-')}"]
-        yield [*names, "--link"] if field.name == "node" and "card" in hints else names, option
+        yield [*names, "--link"] if field.name == "node" and "nic" in hints else names, option
 
 
 def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.ArgumentParser], object]) -> None:

@@ -57,12 +57,12 @@ def describe(record: Record) -> None:
         size = f"{node.vcpu} vCPU {node.memory_mib} MiB {sizes} GiB {node.firmware}"
         print(f"  {node.name:<10} {node.ip:<16} {node.mac}  {size}  {record.machines.get(node.name, '')}")
         if node.nics:
-            for line in cards(record.topology, node):
+            for line in nics(record.topology, node):
                 print(f"    {line}")
 
 
-def cards(topology: Topology, node: NodeSpec) -> list[str]:
-    """Return a line for each card or bond of a machine: where it is attached."""
+def nics(topology: Topology, node: NodeSpec) -> list[str]:
+    """Return a line for each NIC or bond of a machine: where it is attached."""
     lines = []
     for link in topology.links(node):
         ends = [link.network.name] if link.network else []

@@ -86,7 +86,7 @@ def build(
         common |= {"tpm": True} if cluster.tpm else {}
         common |= _disks(host)
         common |= (
-            _one_card(host, plan, pool, unused_macs, rendezvous_ip=rendezvous_ip)
+            _one_nic(host, plan, pool, unused_macs, rendezvous_ip=rendezvous_ip)
             if single
             else _attached(host, plan, pool, unused_macs, rendezvous_ip=rendezvous_ip, names=names)
         )
@@ -182,7 +182,7 @@ def _disks(host: Host) -> dict[str, Any]:
     return {"disks": [msgspec.to_builtins(disk) for disk in host.disks]} if host.disks else {}
 
 
-def _one_card(
+def _one_nic(
     host: Host, plan: Plan, pool: _Addresses, unused_macs: Iterator[str], *, rendezvous_ip: str
 ) -> dict[str, Any]:
     nics, held = host.attachment.nics, host.attachment.addresses

@@ -41,7 +41,7 @@ from lab.faults import (
     WrongVlan,
 )
 from lab.faults.machines import ENDS_WITH_POWER, LOGS_IN, LOGS_IN_AGAIN, check_login
-from lab.faults.network import cards, is_off
+from lab.faults.network import is_off, nics
 from lab.machines import failing
 from lab.running import RunningLab
 from lab.waiting import wait_until
@@ -140,13 +140,13 @@ def _changed(lab: RunningLab, fault: Fault) -> set[tuple[str, str]]:
         case PowerCut() | Reset():
             return {("power", fault.node)}
         case LinkDown():
-            return {("cable", f"{fault.node} {name}") for name in cards(lab, fault.node, fault.card)}
+            return {("cable", f"{fault.node} {name}") for name in nics(lab, fault.node, fault.nic)}
         case Partition():
-            return {("cable", f"{node} {name}") for node in fault.nodes for name in cards(lab, node)}
+            return {("cable", f"{node} {name}") for node in fault.nodes for name in nics(lab, node)}
         case (
             BlackHole() | Corrupted() | Duplicated() | Flapping() | Latency() | Loss() | Reordered() | Throttle()
         ):  # fmt: skip
-            names = list(cards(lab, fault.node, fault.card)) if fault.node else [""]
+            names = list(nics(lab, fault.node, fault.nic)) if fault.node else [""]
             return {(f"{type(fault).__name__} {fault.way}", f"{fault.node} {name}") for name in names}
         case WrongVlan() | Swapped():
             return {("port", fault.node)}

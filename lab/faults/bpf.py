@@ -1,4 +1,4 @@
-"""Small programs for the kernel's packet path: what is dropped, or turned aside, of what a network card sends or gets.
+"""Small programs for the kernel's packet path: what is dropped, or turned aside, of what a NIC sends or gets.
 
 The kernel of a lab's host may lack sch_netem and act_gact; cls_bpf it needs for neither. A program is a list of eBPF
 instructions, as those of the lab's switch (lab.daemons.switch.bpf).
@@ -49,7 +49,7 @@ _TCP_HEADERS = _ETHERNET + 40
 
 def no_larger(size: int) -> bytes:
     """Return a program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody.
-    What the card or the kernel is still to cut counts by the size of the pieces."""
+    What the NIC or the kernel is still to cut counts by the size of the pieces."""
     program = b"".join(
         (
             _instruction(0x61, dst=0, src=1),  # r0 = skb->len
@@ -94,7 +94,7 @@ def names_lossy(percent: float) -> bytes:
 
 
 def aside(interface: int, marks: range) -> bytes:
-    """Return a program that has every packet sent by the card with this index instead of going on; packets with one of
+    """Return a program that has every packet sent by the NIC with this index instead of going on; packets with one of
     these marks have been there already, and are left to the next program."""
     program = _instruction(0x61, dst=2, src=1, offset=_MARK)  # w2 = skb->mark
     program += _instruction(0x14, dst=2, value=marks.start)
@@ -105,7 +105,7 @@ def aside(interface: int, marks: range) -> bytes:
 
 
 def as_received(interface: int, mark: int) -> bytes:
-    """Return a program that has every packet come to the card with this index, with this mark: what `aside` has turned
+    """Return a program that has every packet come to the NIC with this index, with this mark: what `aside` has turned
     away there comes back."""
     program = _instruction(0xB7, dst=2, value=mark)
     program += _instruction(0x63, dst=1, src=2, offset=_MARK)  # skb->mark = w2
@@ -118,7 +118,7 @@ def _parent(way: Way) -> int:
 
 
 def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
-    """Run a program for each packet that a network card sends (to who is behind it) or gets (from there); the
+    """Run a program for each packet that a NIC sends (to who is behind it) or gets (from there); the
     `priority` (1 and more) is its name. In the lab's network namespace. Raises LabError."""
     from pyroute2 import IPRoute  # 0.14 s of each command, of which few have a fault of packets
     from pyroute2.netlink.exceptions import NetlinkError
@@ -131,7 +131,7 @@ def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
         with IPRoute() as route:
             [index] = route.link_lookup(ifname=device) or [0]
             if not index:
-                raise LabError(f"there is no network card {device}: is the machine on?")
+                raise LabError(f"there is no NIC {device}: is the machine on?")
             try:
                 route.tc("add", "clsact", index)
             except NetlinkError as error:
@@ -150,7 +150,7 @@ def attach(device: str, program: bytes, priority: int, way: Way = "to") -> None:
 
 
 def detach(device: str, priority: int, way: Way = "to") -> None:
-    """Take it away; nothing when the card has gone, and with it the program. Raises LabError."""
+    """Take it away; nothing when the NIC has gone, and with it the program. Raises LabError."""
     from pyroute2 import IPRoute
     from pyroute2.netlink.exceptions import NetlinkError
 

@@ -1,7 +1,7 @@
 """Faults of packets on their way, all but their loss: late, out of order, twice, with a wrong bit, too many.
 
 They go by a daemon of the lab (lab.daemons.switch.impair) instead of sch_netem, which the kernel of a lab's host may
-lack. Several can last on one card at once, and in both directions: a packet goes from each to the next.
+lack. Several can last on one NIC at once, and in both directions: a packet goes from each to the next.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from lab.daemons.switch import impair
 from lab.daemons.switch.impair import Impairment
 from lab.faults import bpf
 from lab.faults.network import OfCables, attach, detach, devices, running_devices, taps, tc
-from lab.faults.values import Jitter, Kbit, Milliseconds, Percent, Way, check_card
+from lab.faults.values import Jitter, Kbit, Milliseconds, Percent, Way, check_nic
 from lab.running import RunningLab
 
 _SERVICE = "impair"
-# The packet programs' names on a card: before those that drop; and how far the places of what comes from a machine are
+# The packet programs' names on a NIC: before those that drop; and how far the places of what comes from a machine are
 # behind those of what goes to it.
 _PROGRAM, _FROM = 80, 8
 
@@ -32,22 +32,22 @@ class _Impaired(OfCables, frozen=True, kw_only=True, forbid_unknown_fields=True)
     node: str = ""
 
     def __post_init__(self) -> None:
-        check_card(self.node, self.card)
+        check_nic(self.node, self.nic)
 
     def _impairment(self) -> Impairment:
         raise NotImplementedError
 
     def begin(self, lab: RunningLab) -> None:
-        """Turn packets aside on all cards that lead to the machine, or on none. Raises LabError."""
-        _turn_aside(lab, running_devices(lab, self.node, self.card), self.place, self._impairment(), way=self.way)
+        """Turn packets aside on all NICs that lead to the machine, or on none. Raises LabError."""
+        _turn_aside(lab, running_devices(lab, self.node, self.nic), self.place, self._impairment(), way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Let them pass."""
-        _let_pass(lab, devices(lab, self.node, self.card), self.place, self.way)
+        _let_pass(lab, devices(lab, self.node, self.nic), self.place, self.way)
 
 
 class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets to (or from) a running machine, or one card of it, come `ms` milliseconds late, give or take `jitter_ms`,
+    """Packets to (or from) a running machine, or one NIC of it, come `ms` milliseconds late, give or take `jitter_ms`,
     which also puts them out of order; without a machine, all that the lab itself sends (or gets)."""
 
     place = 1
@@ -64,7 +64,7 @@ class Latency(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Reordered(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a running machine, or one card of it, come `ms` milliseconds late,
+    """`percent` percent of the packets to (or from) a running machine, or one NIC of it, come `ms` milliseconds late,
     behind others that were sent after them; without a machine, of all that the lab itself sends (or gets)."""
 
     place = 2
@@ -76,7 +76,7 @@ class Reordered(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Duplicated(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a running machine, or one card of it, come twice; without a
+    """`percent` percent of the packets to (or from) a running machine, or one NIC of it, come twice; without a
     machine, of all that the lab itself sends (or gets)."""
 
     place = 3
@@ -87,7 +87,7 @@ class Duplicated(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Corrupted(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a running machine, or one card of it, come with one wrong bit, so
+    """`percent` percent of the packets to (or from) a running machine, or one NIC of it, come with one wrong bit, so
     that their checksums are wrong; without a machine, of all that the lab itself sends (or gets)."""
 
     place = 4
@@ -98,7 +98,7 @@ class Corrupted(_Impaired, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Throttle(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Traffic to (or from) a running machine, or one card of it, is limited to `kbit` kbit/s, each card by itself;
+    """Traffic to (or from) a running machine, or one NIC of it, is limited to `kbit` kbit/s, each NIC by itself;
     packets that would wait over 400 ms are dropped."""
 
     place: ClassVar[int] = 5
@@ -106,10 +106,10 @@ class Throttle(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     kbit: Kbit
 
     def begin(self, lab: RunningLab) -> None:
-        """Put a token bucket before each card, or before none. Raises LabError."""
-        ports = running_devices(lab, self.node, self.card)
+        """Put a token bucket before each NIC, or before none. Raises LabError."""
+        ports = running_devices(lab, self.node, self.nic)
         if self.way == "from":
-            # The kernel shapes what a card sends, and not what it gets.
+            # The kernel shapes what a NIC sends, and not what it gets.
             _turn_aside(lab, ports, self.place, Impairment(kbit=self.kbit), way=self.way)
             return
         shape = f"tbf rate {self.kbit}kbit burst {impair.burst(self.kbit)}kbit latency {impair.WAIT_MS}ms"
@@ -120,8 +120,8 @@ class Throttle(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
             begun.pop_all()
 
     def end(self, lab: RunningLab) -> None:
-        """Remove it; if the machine's power was cut, the card and its limit are gone already."""
-        ports = taps(lab, self.node, self.card)
+        """Remove it; if the machine's power was cut, the NIC and its limit are gone already."""
+        ports = taps(lab, self.node, self.nic)
         if self.way == "from":
             _let_pass(lab, ports, self.place, self.way)
         else:
@@ -129,7 +129,7 @@ class Throttle(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 def _unshape(lab: RunningLab, ports: Sequence[str]) -> None:
-    """Take what shapes packets away; a card that is new since has nothing of the kind."""
+    """Take what shapes packets away; a NIC that is new since has nothing of the kind."""
     for port in ports:
         shown = lab.inside(subprocess.run, ["tc", "qdisc", "show", "dev", port], capture_output=True, text=True)
         if re.search(r"^qdisc tbf ", shown.stdout, re.MULTILINE):
@@ -137,7 +137,7 @@ def _unshape(lab: RunningLab, ports: Sequence[str]) -> None:
 
 
 def _at(place: int, way: Way) -> int:
-    """Return the place on a card by the way: packets from a machine have places behind those of packets to it."""
+    """Return the place on a NIC by the way: packets from a machine have places behind those of packets to it."""
     return place + (_FROM if way == "from" else 0)
 
 
@@ -147,11 +147,11 @@ def _turn_aside(lab: RunningLab, ports: Sequence[str], place: int, how: Impairme
     lab.services.start(_SERVICE)
     with ExitStack() as begun:
         for port in ports:
-            request = impair.Request(op="begin", card=port, place=at, impairment=how, back=way == "from")
+            request = impair.Request(op="begin", nic=port, place=at, impairment=how, back=way == "from")
             reply = impair.ask(lab.layout.impair, request)
             begun.callback(_let_pass, lab, [port], place, way)
             if way == "from":
-                attach(lab, [reply.name], bpf.as_received(reply.card, reply.mark), _PROGRAM, way="from")
+                attach(lab, [reply.name], bpf.as_received(reply.nic, reply.mark), _PROGRAM, way="from")
             marks = range(reply.mark, reply.last_mark + 1)
             attach(lab, [port], bpf.aside(reply.device, marks), _PROGRAM + at, way=way)
         begun.pop_all()
@@ -163,4 +163,4 @@ def _let_pass(lab: RunningLab, ports: Sequence[str], place: int, way: Way) -> No
     detach(lab, ports, _PROGRAM + at, way)
     if lab.services.running().get(_SERVICE):
         for port in ports:
-            impair.ask(lab.layout.impair, impair.Request(op="end", card=port, place=at))
+            impair.ask(lab.layout.impair, impair.Request(op="end", nic=port, place=at))

@@ -13,11 +13,11 @@ import msgspec
 from drivers.protocols import Link, PowerState
 from lab.errors import LabError
 from lab.faults import bpf
-from lab.faults.values import Mtu, Percent, Way, check_address, check_card
+from lab.faults.values import Mtu, Percent, Way, check_address, check_nic
 from lab.machines.factory import ports
 from lab.running import RunningLab
 
-# Priorities of our packet programs on a card, by which they are removed again.
+# Priorities of our packet programs on a NIC, by which they are removed again.
 _LOSS, _SIZE, _NAMES = 101, 102, 104
 
 
@@ -25,17 +25,17 @@ class OfCables(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Base of packets' faults: the direction, and the machine's NIC (empty: all)."""
 
     way: Way = "to"
-    card: str = ""
+    nic: str = ""
 
 
 class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A machine's network cables are unplugged, or that of one card."""
+    """A machine's network cables are unplugged, or that of one NIC."""
 
     node: str
-    card: str = ""
+    nic: str = ""
 
     def begin(self, lab: RunningLab) -> None:
-        """Pull them, or none where one cannot be pulled. Raises LabError where the machine has no such card."""
+        """Pull them, or none where one cannot be pulled. Raises LabError where the machine has no such NIC."""
         with ExitStack() as pulled:
             for link in self._links(lab):
                 link.set_up(False)
@@ -48,7 +48,7 @@ class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
             link.set_up(True)
 
     def _links(self, lab: RunningLab) -> list[Link]:
-        return [lab.nodes[self.node].links[name] for name in cards(lab, self.node, self.card)]
+        return [lab.nodes[self.node].links[name] for name in nics(lab, self.node, self.nic)]
 
 
 class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -63,7 +63,7 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
     def begin(self, lab: RunningLab) -> None:
         """Pull all their cables, or none where one of the machines is not there."""
         for node in self.nodes:
-            cards(lab, node)
+            nics(lab, node)
         with ExitStack() as pulled:
             for node in self.nodes:
                 LinkDown(node).begin(lab)
@@ -77,7 +77,7 @@ class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
 
 class Loss(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
-    """`percent` percent of the packets to (or from) a machine, or one card of it, are lost; without a machine, of all
+    """`percent` percent of the packets to (or from) a machine, or one NIC of it, are lost; without a machine, of all
     that the lab itself sends (or gets).
 
     A machine that was off has a new cable, without the fault: one that is to last is of the lab itself (no machine).
@@ -87,19 +87,19 @@ class Loss(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     node: str = ""
 
     def __post_init__(self) -> None:
-        check_card(self.node, self.card)
+        check_nic(self.node, self.nic)
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, running_devices(lab, self.node, self.card), bpf.lossy(self.percent), _LOSS, way=self.way)
+        attach(lab, running_devices(lab, self.node, self.nic), bpf.lossy(self.percent), _LOSS, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        detach(lab, devices(lab, self.node, self.card), _LOSS, self.way)
+        detach(lab, devices(lab, self.node, self.nic), _LOSS, self.way)
 
 
 class BlackHole(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
-    """Packets of more than `mtu` bytes to (or from) a machine, or one card of it, vanish, and no ICMP message says so;
+    """Packets of more than `mtu` bytes to (or from) a machine, or one NIC of it, vanish, and no ICMP message says so;
     without a machine, all such that the lab sends (or gets).
     """
 
@@ -107,15 +107,15 @@ class BlackHole(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
     node: str = ""
 
     def __post_init__(self) -> None:
-        check_card(self.node, self.card)
+        check_nic(self.node, self.nic)
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        attach(lab, running_devices(lab, self.node, self.card), bpf.no_larger(self.mtu), _SIZE, way=self.way)
+        attach(lab, running_devices(lab, self.node, self.nic), bpf.no_larger(self.mtu), _SIZE, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Drop no more."""
-        detach(lab, devices(lab, self.node, self.card), _SIZE, self.way)
+        detach(lab, devices(lab, self.node, self.nic), _SIZE, self.way)
 
 
 class NamesSlow(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -167,19 +167,19 @@ class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
         return f"{self.address}/{128 if ':' in self.address else 32}"
 
 
-def cards(lab: RunningLab, node: str, card: str = "") -> dict[str, str]:
-    """Return the MAC addresses of a machine's cards by their names, or that of one of them. Raises LabError where it
+def nics(lab: RunningLab, node: str, nic: str = "") -> dict[str, str]:
+    """Return the MAC addresses of a machine's NICs by their names, or that of one of them. Raises LabError where it
     has none of that name."""
     macs = {nic.name: nic.mac for nic in lab.nodes[node].spec.all_nics}
-    if card and card not in macs:
-        raise LabError(f"{node} has no network card {card}; it has {', '.join(macs)}")
-    return {card: macs[card]} if card else macs
+    if nic and nic not in macs:
+        raise LabError(f"{node} has no NIC {nic}; it has {', '.join(macs)}")
+    return {nic: macs[nic]} if nic else macs
 
 
-def taps(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """Return the lab's ends of a running machine's cables, in the order of its cards, or of that of one card. Raises
-    LabError where it has no such card."""
-    macs = cards(lab, node, card).values()
+def taps(lab: RunningLab, node: str, nic: str = "") -> list[str]:
+    """Return the lab's ends of a running machine's cables, in the order of its NICs, or of that of one NIC. Raises
+    LabError where it has no such NIC."""
+    macs = nics(lab, node, nic).values()
     found = ports(lab.hypervisor.machine(lab.nodes[node].name))
     return [found[mac] for mac in macs if mac in found]
 
@@ -189,18 +189,18 @@ def is_off(lab: RunningLab, node: str) -> bool:
     return lab.hypervisor.machine(lab.nodes[node].name).state() is PowerState.OFF
 
 
-def devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
-    """Return the lab's ends of a machine's cables, or of one card's; without a machine, the bridges of all networks."""
+def devices(lab: RunningLab, node: str, nic: str = "") -> list[str]:
+    """Return the lab's ends of a machine's cables, or of one NIC's; without a machine, the bridges of all networks."""
     return (
-        taps(lab, node, card) if node else [lab.layout.bridge(network) for network in lab.layout.topology.all_networks]
+        taps(lab, node, nic) if node else [lab.layout.bridge(network) for network in lab.layout.topology.all_networks]
     )
 
 
-def running_devices(lab: RunningLab, node: str, card: str = "") -> list[str]:
+def running_devices(lab: RunningLab, node: str, nic: str = "") -> list[str]:
     """Return the same of a machine that runs. Raises LabError where it is off: the fault would do nothing."""
-    if node and cards(lab, node, card) and is_off(lab, node):
+    if node and nics(lab, node, nic) and is_off(lab, node):
         raise LabError(f"{node} is off: it has no cable that could fail")
-    return devices(lab, node, card)
+    return devices(lab, node, nic)
 
 
 def attach(lab: RunningLab, ports: Iterable[str], program: bytes, priority: int, *, way: Way = "to") -> None:

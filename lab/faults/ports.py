@@ -14,7 +14,7 @@ from lab.machines.attach import cables_of
 from lab.machines.factory import ports
 from lab.running import RunningLab
 
-# The priority of our packet program on a card, by which it is removed again (lab.faults.bpf).
+# The priority of our packet program on a NIC, by which it is removed again (lab.faults.bpf).
 _FLAPPING = 103
 
 
@@ -37,17 +37,15 @@ class WrongVlan(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
 
 class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The cables of a running machine's first two network cards are in each other's switch ports."""
+    """The cables of a running machine's first two NICs are in each other's switch ports."""
 
     node: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Swap them. Raises LabError where it has not two cards in two networks, or is off."""
+        """Swap them. Raises LabError where it has not two NICs in two networks, or is off."""
         cables = [cable for cable in _running_ports(lab, self.node) if cable[1]]
         if len(cables) < 2 or cables[0][1] == cables[1][1]:
-            raise LabError(
-                f"{self.node} has not two network cards in different networks: swapped, nothing would change"
-            )
+            raise LabError(f"{self.node} has not two NICs in different networks: swapped, nothing would change")
         for (port, _), (_, bridge) in zip(cables[:2], reversed(cables[:2]), strict=True):
             ip(lab, f"link set {port} master {bridge}")
 
@@ -57,7 +55,7 @@ class Swapped(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The way to (or from) a running machine, or one card of it, comes and goes: for `down_ms` of every `period_ms`
+    """The way to (or from) a running machine, or one NIC of it, comes and goes: for `down_ms` of every `period_ms`
     milliseconds nothing arrives."""
 
     node: str
@@ -72,16 +70,16 @@ class Flapping(OfCables, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop packets in the first part of each period. Raises LabError where the machine is off."""
-        ends = running_devices(lab, self.node, self.card)
+        ends = running_devices(lab, self.node, self.nic)
         attach(lab, ends, bpf.at_times(self.period_ms, self.down_ms), _FLAPPING, way=self.way)
 
     def end(self, lab: RunningLab) -> None:
         """Nothing is lost any more."""
-        detach(lab, taps(lab, self.node, self.card), _FLAPPING, self.way)
+        detach(lab, taps(lab, self.node, self.nic), _FLAPPING, self.way)
 
 
 def _switch_ports(lab: RunningLab, node: str) -> list[tuple[str, str]]:
-    """Return the switch ports of a machine in the order of its cards, each with its bridge by the topology (empty: the
+    """Return the switch ports of a machine in the order of its NICs, each with its bridge by the topology (empty: the
     port is one of the lab's own switch)."""
     found = ports(lab.hypervisor.machine(lab.nodes[node].name))
     cables = cables_of(lab.nodes[node].spec, lab.layout)

@@ -25,10 +25,10 @@ Jump = Annotated[int, Meta(ge=-315_576_000, le=315_576_000)]
 Seconds = Annotated[int, Meta(ge=0, le=86_400)]
 
 
-def check_card(node: str, card: str) -> None:
-    """Raise ValueError, which names the field, when there is a card of no machine."""
-    if card and not node:
-        raise ValueError(f"card: {card} is a card of which machine? node names it")
+def check_nic(node: str, nic: str) -> None:
+    """Raise ValueError, which names the field, when there is a NIC of no machine."""
+    if nic and not node:
+        raise ValueError(f"nic: {nic} is a NIC of which machine? node names it")
 
 
 def check_address(field: str, text: str, *versions: int) -> None:

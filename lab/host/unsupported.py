@@ -51,13 +51,13 @@ def _of_containers(node: NodeSpec) -> Iterator[str]:
 def _of_vms(node: NodeSpec) -> Iterator[str]:
     for path, mac in node.mac_fields:
         if mac.startswith("fe:"):
-            # virnetdevtap.c: the lab's end of a cable has its card's address with fe in front.
+            # virnetdevtap.c: the lab's end of a cable has its NIC's address with fe in front.
             yield f"{path}: {mac}, but libvirt keeps what begins with fe for the other ends of cables; use 52 or 02"
     for index, nic in enumerate(node.nics):
         named = nic.at(index)
         if not _VIRTUAL.fullmatch(named.name):
             rule = (
-                "a virtual machine's kernel names its cards enpNs0 (by pci) or enoN; use machine: container for others"
+                "a virtual machine's kernel names its NICs enpNs0 (by pci) or enoN; use machine: container for others"
             )
             yield f"nics[{index}].name: {named.name}: {rule}"
         elif named.name.startswith("enp") and named.name != f"enp{named.pci}s0":

@@ -1,4 +1,4 @@
-"""Packets from one card to another: a pair of cards in a lab's network, to see how much of what one sends reaches the
+"""Packets from one NIC to another: a pair of NICs in a lab's network, to see how much of what one sends reaches the
 other; and two network namespaces, a lab's side and that of its machines, to see when and how it does.
 """
 
@@ -25,9 +25,9 @@ from lab.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 5353
 SECONDS = 30.0
-#: A card by which the lab sends, and the one that is connected to it. Each knows the other: what waits for an answer to
+#: A NIC by which the lab sends, and the one that is connected to it. Each knows the other: what waits for an answer to
 #: ARP comes behind what is sent once that is there.
-CARDS = f"""
+NICS = f"""
 sysctl -qw net.ipv6.conf.default.disable_ipv6=1
 ip link add lab0 address 02:00:00:00:00:01 type veth peer name far address 02:00:00:00:00:02 netns $1
 ip address add {HERE}/24 dev lab0
@@ -36,7 +36,7 @@ ip neigh add {THERE} lladdr 02:00:00:00:00:02 dev lab0 nud permanent
 nsenter --target $1 --net sh -ec 'ip address add {THERE}/24 dev far; ip link set far up
 ip neigh add {HERE} lladdr 02:00:00:00:00:01 dev far nud permanent'
 """
-#: A shell script that makes a pair of cards: 198.51.100.1 sends from fault0, and 198.51.100.2 is behind fault1.
+#: A shell script that makes a pair of NICs: 198.51.100.1 sends from fault0, and 198.51.100.2 is behind fault1.
 PAIR = """
 sysctl -qw net.ipv6.conf.default.disable_ipv6=1
 ip link add fault0 type veth peer name fault1
@@ -101,7 +101,7 @@ class World:
         held.callback(self._far.close)
         services = Services(near, sock)
         held.enter_context(services.held)
-        self._argv = ["nsenter", "--target", str(near), "--net", "--mount", "sh", "-ec", CARDS, "sh", str(far)]
+        self._argv = ["nsenter", "--target", str(near), "--net", "--mount", "sh", "-ec", NICS, "sh", str(far)]
         self.lab: Any = SimpleNamespace(
             inside=self.here,
             services=services,
@@ -110,10 +110,10 @@ class World:
             ),
             nodes={},
         )
-        self.make_cards()
+        self.make_nics()
 
-    def make_cards(self) -> None:
-        """Make the cards between the two."""
+    def make_nics(self) -> None:
+        """Make the NICs between the two."""
         subprocess.run(self._argv, check=True, timeout=SECONDS)
 
     def here(self, function: Callable[..., Any], *args: Any, **words: Any) -> Any:

@@ -15,7 +15,7 @@ from lab.machines import containers, domain
 from lab.machines.container.hardware.disks import describe_disk
 
 ROOT = Path(__file__).parents[2]
-#: Names of buses that mean nothing else; `virtio` is a card as well, and `usb` what a machine boots from.
+#: Names of buses that mean nothing else; `virtio` is a NIC as well, and `usb` what a machine boots from.
 TELLING = {"sata", "scsi", "nvme", "iscsi"}
 #: kernel's name, udev's name, WWN, rotation, characters of a model and a vendor, who attaches it to a VM, whether
 #: containers have it

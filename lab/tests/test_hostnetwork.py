@@ -50,13 +50,13 @@ def test_presets_documents_are_taken_too(name, tmp_path):
         assert keyfiles(hostnetwork.nmstate(shape, node), tmp_path)
 
 
-def test_a_card_that_makes_its_own_address(tmp_path):
+def test_a_nic_that_makes_its_own_address(tmp_path):
     advertised = '10.9.0.0/24, ipv6: "fd00:9::/64", gateway: none, router_advertisements: on'
     shape = topology.load_text(WIDE.replace("10.9.0.0/24, gateway: none, dhcp: on", advertised))
     document = hostnetwork.nmstate(shape, shape.nodes[0])
-    card = document["interfaces"][0]
-    assert card["ipv4"]["address"] == [{"ip": "10.9.0.10", "prefix-length": 24}]
-    assert card["ipv6"] == {"enabled": True, "dhcp": True, "autoconf": True}
+    nic = document["interfaces"][0]
+    assert nic["ipv4"]["address"] == [{"ip": "10.9.0.10", "prefix-length": 24}]
+    assert nic["ipv6"] == {"enabled": True, "dhcp": True, "autoconf": True}
     assert "method=auto" in keyfiles(document, tmp_path)
 
 

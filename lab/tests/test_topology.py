@@ -142,8 +142,8 @@ def test_a_file_with_networks_bonds_and_disks_is_read():
     node, worker = wide.nodes
     assert (node.ip, node.mac, wide.rendezvous_ip) == ("192.168.111.80", "52:54:00:00:01:01", "192.168.111.80")
     assert [nic.name for nic in node.all_nics] == ["enp1s0", "enp2s0", "enp9s0"]
-    card, bond = wide.links(node)
-    assert (card.name, card.network.name, card.trunk, card.addresses[0][0]) == ("enp1s0", "mgmt", (), "10.9.0.10")
+    nic, bond = wide.links(node)
+    assert (nic.name, nic.network.name, nic.trunk, nic.addresses[0][0]) == ("enp1s0", "mgmt", (), "10.9.0.10")
     assert (bond.name, bond.network, [n.vlan for n in bond.trunk]) == ("bond0", None, [111])
     assert [(text, net.name) for text, net in bond.addresses] == [
         ("192.168.111.80", "machine"), ("fd2e:6f44:5dd8::80", "machine")
@@ -318,11 +318,11 @@ def test_a_balancer_may_answer_dns_and_hold_the_virtual_ips():
     assert topology.load_text(balanced).networks[1].dns_servers == ("192.168.111.5",)
 
 
-def test_each_card_is_alone_on_a_bus():
-    cards = ", ".join(f'{{mac: "52:54:00:00:03:{n:02x}"}}' for n in range(30))
+def test_each_nic_is_alone_on_a_bus():
+    nics = ", ".join(f'{{mac: "52:54:00:00:03:{n:02x}"}}' for n in range(30))
     more = WIDE.replace(
         '      - {mac: "52:54:00:00:01:01"',
-        f'      - {cards.replace(", {", chr(10) + "      - {")}\n      - {{mac: "52:54:00:00:01:01"',
+        f'      - {nics.replace(", {", chr(10) + "      - {")}\n      - {{mac: "52:54:00:00:01:01"',
     )
     with pytest.raises(
         TopologyError, match=r"nodes\[0\].nics: 33 are more than 30, each of which is alone on a PCI bus"

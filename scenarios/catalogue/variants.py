@@ -125,7 +125,7 @@ def _no_such_disk(config: dict[str, Any], _topology: Topology) -> None:
 
 
 def _mac_identifier(config: dict[str, Any], _topology: Topology) -> None:
-    """Each host's first card has a name of the user's, and is known by its MAC address."""
+    """Each host's first NIC has a name of the user's, and is known by its MAC address."""
     for host in config["hosts"]:
         first, *others = host["networkConfig"]["interfaces"]
         name = first["name"]
@@ -152,12 +152,12 @@ def _second_nic(topology: Topology) -> Topology:
     route."""
     home = topology.home.name
 
-    def cards(index: int, node: NodeSpec) -> NodeSpec:
+    def nics(index: int, node: NodeSpec) -> NodeSpec:
         storage = Nic(mac=f"52:54:00:6e:31:{index:02x}", network=STORAGE.name, addresses=(f"10.9.0.{80 + index}",))
         nic = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
         return msgspec.structs.replace(node, nics=(storage, nic))
 
-    return each(_networks(topology, lambda network: network, STORAGE), cards)
+    return each(_networks(topology, lambda network: network, STORAGE), nics)
 
 
 def _san(paths: int) -> Callable[[Topology], Topology]:
@@ -171,8 +171,8 @@ def _san(paths: int) -> Callable[[Topology], Topology]:
             for number, name in enumerate(names)
         ]
 
-        def cards(index: int, node: NodeSpec) -> NodeSpec:
-            card = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
+        def nics(index: int, node: NodeSpec) -> NodeSpec:
+            nic = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
             storage = (
                 Nic(
                     mac=f"52:54:00:6e:{0x31 + number:02x}:{index:02x}",
@@ -182,25 +182,25 @@ def _san(paths: int) -> Callable[[Topology], Topology]:
                 for number, name in enumerate(names)
             )
             disk = Disk(size_gib=node.disk_gib, bus="iscsi", portals=tuple(names), root=True)
-            return msgspec.structs.replace(node, nics=(card, *storage), disks=(disk,))
+            return msgspec.structs.replace(node, nics=(nic, *storage), disks=(disk,))
 
-        return each(_networks(topology, lambda network: network, *more), cards)
+        return each(_networks(topology, lambda network: network, *more), nics)
 
     return change
 
 
 def _bond_vlan(topology: Topology) -> Topology:
-    """Two cards are a bond, and the machine's network is a VLAN on it."""
+    """Two NICs are a bond, and the machine's network is a VLAN on it."""
     home = topology.home.name
 
-    def cards(index: int, node: NodeSpec) -> NodeSpec:
+    def nics(index: int, node: NodeSpec) -> NodeSpec:
         nics = (Nic(mac=node.mac), Nic(mac=f"52:54:00:6e:31:{index:02x}"))
         bond = Bond(
             mode="active-backup", nics=("enp1s0", "enp2s0"), trunk=(home,), addresses=topology.known_addresses(node)
         )
         return msgspec.structs.replace(node, nics=nics, bonds=(bond,))
 
-    return each(_networks(topology, lambda network: msgspec.structs.replace(network, vlan=VLAN)), cards)
+    return each(_networks(topology, lambda network: msgspec.structs.replace(network, vlan=VLAN)), nics)
 
 
 def _with_bmcs(bmc: Bmc) -> Callable[[Topology], Topology]:

@@ -68,7 +68,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     `back` packets come back to the NIC, as if it had got them, instead of being sent by it."""
 
     op: Literal["begin", "end"]
-    card: str
+    nic: str
     place: int
     impairment: Impairment = Impairment()
     back: bool = False
@@ -81,7 +81,7 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     error: str = ""
     name: str = ""
     device: int = 0
-    card: int = 0
+    nic: int = 0
     mark: int = 0
     last_mark: int = 0
 
@@ -97,36 +97,36 @@ def ask(path: Path, request: Request) -> Reply:
         except (OSError, msgspec.DecodeError) as error:
             raise LabError(f"the lab's daemon of impairments does not answer: {error}") from error
     if reply.error:
-        raise LabError(f"{request.card}: {reply.error}")
+        raise LabError(f"{request.nic}: {reply.error}")
     return reply
 
 
 class Detour:
     """The TAP device by which a NIC's packets go. Raises OSError where there is no such NIC."""
 
-    def __init__(self, card: str, place: int, how: Impairment, *, back: bool = False) -> None:
+    def __init__(self, nic: str, place: int, how: Impairment, *, back: bool = False) -> None:
         self._how, self._random, self._back = how, random.Random(), back
         self._waiting: list[tuple[float, int, bytes]] = []
         self._order = itertools.count()
         # Until when the limit is used up.
         self._taken = 0.0
         try:
-            self.card = socket.if_nametoindex(card)
+            self.nic = socket.if_nametoindex(nic)
         except OSError as error:
             raise OSError("there is no such NIC: is the machine on?") from error
-        self.mark = self.card * _PLACES + place
+        self.mark = self.nic * _PLACES + place
         with contextlib.ExitStack() as held:
             self.out = held.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0))
-            self.out.bind((card, 0))
+            self.out.bind((nic, 0))
             self.out.setsockopt(socket.SOL_SOCKET, _SO_MARK, self.mark)
-            self.name = name = f"aside{self.card}-{place}"
+            self.name = name = f"aside{self.nic}-{place}"
             self.tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
             held.callback(os.close, self.tap)
             fcntl.ioctl(self.tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP | _NO_PI))
             # The device is to send nothing of its own.
             with contextlib.suppress(FileNotFoundError):
                 Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6").write_text("1")
-            mtu = Path(f"/sys/class/net/{card}/mtu").read_text().strip()
+            mtu = Path(f"/sys/class/net/{nic}/mtu").read_text().strip()
             # This process may have to wait for a processor: what is sent meanwhile waits in the device.
             size = ["mtu", mtu, "txqueuelen", str(_QUEUE)]
             subprocess.run(["ip", "link", "set", name, *size, "up"], check=True, timeout=_SECONDS)
@@ -136,7 +136,7 @@ class Detour:
     def exists(self) -> bool:
         """Tell whether the NIC still exists: it goes with its machine's power."""
         try:
-            return bool(socket.if_indextoname(self.card))
+            return bool(socket.if_indextoname(self.nic))
         except OSError:
             return False
 
@@ -249,18 +249,18 @@ class Daemon:
         except OSError:
             if reply.device:
                 request = msgspec.json.decode(asked, type=Request)
-                self._end(request.card, request.place)
+                self._end(request.nic, request.place)
             raise
 
     def _reply(self, asked: bytes) -> Reply:
         try:
             request = msgspec.json.decode(asked, type=Request)
-            return self._begin(request) if request.op == "begin" else self._end(request.card, request.place)
+            return self._begin(request) if request.op == "begin" else self._end(request.nic, request.place)
         except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
             return Reply(error=str(error))
 
     def _begin(self, request: Request) -> Reply:
-        key = (request.card, request.place)
+        key = (request.nic, request.place)
         if key in self._detours and self._detours[key].exists():
             return Reply(error="it has a fault of this kind already: end that first")
         # A machine's NIC of before its power was off.
@@ -271,13 +271,13 @@ class Daemon:
         return Reply(
             name=detour.name,
             device=detour.device,
-            card=detour.card,
+            nic=detour.nic,
             mark=detour.mark,
             last_mark=last,
         )
 
-    def _end(self, card: str, place: int) -> Reply:
-        detour = self._detours.pop((card, place), None)
+    def _end(self, nic: str, place: int) -> Reply:
+        detour = self._detours.pop((nic, place), None)
         if detour is not None:
             self._selector.unregister(detour.tap)
             detour.close()

@@ -19,7 +19,7 @@ import msgspec
 from lab.waiting import wait_until
 
 # The bridge's end of its cable, and the router's.
-PORT, CARD = "rogue", "rogue-lan"
+PORT, NIC = "rogue", "rogue-lan"
 _SECONDS = 30.0
 # /proc/net/udp: a local port, 67.
 _LISTENS = ":0043 "
@@ -51,7 +51,7 @@ def arguments(config: Config) -> list[str]:
     router, hosts = network[1], network.num_addresses
     options = [
         "port=0",
-        f"interface={CARD}",
+        f"interface={NIC}",
         "bind-interfaces",
         "user=root",
         "conf-file=",
@@ -77,16 +77,16 @@ def main(file: Path) -> int:
     config = msgspec.json.decode(file.read_bytes(), type=Config)
     network = IPv4Network(config.network)
     address = f"{network[1]}/{network.prefixlen}"
-    argv = ["unshare", "--net", "sh", "-ec", _ROUTER, "sh", address, CARD, *arguments(config)]
+    argv = ["unshare", "--net", "sh", "-ec", _ROUTER, "sh", address, NIC, *arguments(config)]
     with ExitStack() as held:
-        _ip(f"link add {PORT} type veth peer name {CARD}")
+        _ip(f"link add {PORT} type veth peer name {NIC}")
         _ip(f"link set {PORT} master {config.bridge} up")
         router = held.enter_context(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         held.callback(router.kill)
         assert router.stdin is not None
         assert router.stdout is not None
         router.stdout.readline()
-        _ip(f"link set {CARD} netns {router.pid}")
+        _ip(f"link set {NIC} netns {router.pid}")
         router.stdin.write(b"\n")
         router.stdin.flush()
 

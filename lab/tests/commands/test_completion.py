@@ -55,7 +55,7 @@ def completers(command_line, chosen):
 @pytest.fixture
 def command_line():
     parser = argparse.ArgumentParser()
-    names = ("--lab", "--node", "--nodes", "--card", "--image", "number", "--service", "--name", "--how")
+    names = ("--lab", "--node", "--nodes", "--nic", "--image", "number", "--service", "--name", "--how")
     return SimpleNamespace(parser=parser, actions=[parser.add_argument(name, help="x") for name in names])
 
 
@@ -71,7 +71,7 @@ def test_names_are_those_of_the_lab_that_is_meant(tmp_path, command_line):
     assert names == {
         "node": ["master-0", "master-1", "master-2"],
         "nodes": ["master-0", "master-1", "master-2"],
-        "card": ["enp1s0"],
+        "nic": ["enp1s0"],
         "image": ["a", "b"],
         "number": ["1"],
         "service": ["dnsmasq", "registry", "chronyd", "bmc", "http"],

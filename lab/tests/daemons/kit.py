@@ -23,7 +23,7 @@ from drivers.protocols import BootDevice
 @dataclass
 class Domain:
     """The domain, and the connection to it too. `starts` are what it tried at each start, by its own restarts too:
-    `disk`, `cd`, `card 1` and so on; `pool` is the folder of virtual media."""
+    `disk`, `cd`, `nic 1` and so on; `pool` is the folder of virtual media."""
 
     xml: str
     pool: Path
@@ -39,8 +39,8 @@ class Domain:
         counts = dict.fromkeys(BootDevice, 0)
         for place in places(self._running):
             counts[place.kind] += 1
-            card = f"card {counts[place.kind]}"
-            names[place.element] = card if place.kind is BootDevice.NETWORK else place.kind.value
+            nic = f"nic {counts[place.kind]}"
+            names[place.element] = nic if place.kind is BootDevice.NETWORK else place.kind.value
         self.starts.append([names[place.element] for place in in_order(places(self._running))])
 
     def monitor(self, _domain: object, text: str, _flags: int) -> str:

@@ -26,7 +26,7 @@ def shaped(boot="iso", firmware="uefi", **fields):
     return msgspec.structs.replace(sno, boot=boot, nodes=(node,))
 
 
-CARDS = tuple(Nic(mac=f"52:54:00:6e:30:0{n}", addresses=(f"192.168.111.8{n}",)) for n in range(2))
+NICS = tuple(Nic(mac=f"52:54:00:6e:30:0{n}", addresses=(f"192.168.111.8{n}",)) for n in range(2))
 #: Machines, and what they try without a word from anybody, a CD apart.
 SHAPES = {
     "a disk": (shaped(), ["disk"]),
@@ -38,12 +38,12 @@ SHAPES = {
     "the second of three disks": (
         shaped(firmware="bios", disks=(Disk(holds="data"), Disk(root=True), Disk())), ["disk"],
     ),
-    "cards that boot": (shaped("pxe", nics=CARDS, mac="", ip="192.168.111.80"), ["disk", "card 1", "card 2"]),
-    "cards that boot, and an NVMe disk": (
-        shaped("pxe", nics=CARDS, mac="", ip="192.168.111.80", disks=(Disk(bus="nvme", root=True),)),
-        ["disk", "card 1", "card 2"],
+    "NICs that boot": (shaped("pxe", nics=NICS, mac="", ip="192.168.111.80"), ["disk", "nic 1", "nic 2"]),
+    "NICs that boot, and an NVMe disk": (
+        shaped("pxe", nics=NICS, mac="", ip="192.168.111.80", disks=(Disk(bus="nvme", root=True),)),
+        ["disk", "nic 1", "nic 2"],
     ),
-    "an iSCSI disk": (topology.load_text(SAN), ["card 2"]),
+    "an iSCSI disk": (topology.load_text(SAN), ["nic 2"]),
 }  # fmt: skip
 
 
@@ -120,21 +120,21 @@ def test_what_is_set_for_good_is_first_until_the_disk_is_again(machine, bmc):
     assert domain.starts[-2:] == [["cd", *usual], [*usual, "cd"]]
 
 
-def test_cards_that_are_set_first_leave_the_others_as_they_were(machine, bmc):
+def test_nics_that_are_set_first_leave_the_others_as_they_were(machine, bmc):
     domain, usual = machine
     insert(bmc, domain)
     ask(bmc, domain, "Pxe")
     ask(bmc, domain, "Cd", "Once")
     bmc.set_power_state(domain.UUIDString(), "On")
     domain.restart()
-    cards = [device for device in usual if "card" in device] or domain.starts[-1][:1]
-    assert cards[0].startswith("card")
-    rest = [device for device in usual if device not in cards]
-    assert domain.starts == [["cd", *cards, *rest], [*cards, *rest, "cd"]]
+    nics = [device for device in usual if "nic" in device] or domain.starts[-1][:1]
+    assert nics[0].startswith("nic")
+    rest = [device for device in usual if device not in nics]
+    assert domain.starts == [["cd", *nics, *rest], [*nics, *rest, "cd"]]
 
 
 @pytest.mark.parametrize("target", ["Pxe", "Hdd"])
-def test_a_card_or_disk_asked_for_once_is_tried_first_at_one_power_on(machine, bmc, target):
+def test_a_nic_or_disk_asked_for_once_is_tried_first_at_one_power_on(machine, bmc, target):
     domain, usual = machine
     identity = domain.UUIDString()
     insert(bmc, domain)
@@ -152,21 +152,21 @@ def test_a_card_or_disk_asked_for_once_is_tried_first_at_one_power_on(machine, b
     domain.restart()
     bmc.set_power_state(identity, "ForceRestart")
     _, first, second, third, last = domain.starts
-    kind = "card" if target == "Pxe" or usual == ["card 2"] else "disk"
+    kind = "nic" if target == "Pxe" or usual == ["nic 2"] else "disk"
     assert first[0].startswith(kind)
     # What is usually not tried comes last until the machine is off.
     assert [device for device in second if device in before] == before == last
     assert second == third
 
 
-def test_cards_are_first_with_an_empty_drive_too(machine, bmc):
+def test_nics_are_first_with_an_empty_drive_too(machine, bmc):
     domain, usual = machine
     ask(bmc, domain, "Pxe")
     assert bmc.get_boot_device(domain.UUIDString()) == "Pxe"
     bmc.set_power_state(domain.UUIDString(), "On")
-    cards = [device for device in domain.starts[0] if "card" in device]
-    assert domain.starts == [[*cards, *(device for device in usual if device not in cards)]]
-    assert cards
+    nics = [device for device in domain.starts[0] if "nic" in device]
+    assert domain.starts == [[*nics, *(device for device in usual if device not in nics)]]
+    assert nics
 
 
 @pytest.mark.parametrize("target", ["Hdd", "Pxe", "Cd"])
@@ -323,10 +323,10 @@ def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(d
     bmc.serversocket.close()
 
 
-def test_by_ipmi_a_card_is_first_once(tmp_path, monkeypatch):
+def test_by_ipmi_a_nic_is_first_once(tmp_path, monkeypatch):
     monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("NODE0_CACHE", str(tmp_path / "cache"))
-    shape, usual = SHAPES["cards that boot"]
+    shape, usual = SHAPES["NICs that boot"]
     (tmp_path / "pool").mkdir()
     domain = Domain(domain_xml(shape.nodes[0], Layout(tmp_path, shape), kvm=False), tmp_path / "pool")
     place = ipmi.Place("master-0", 0, "", "")
@@ -342,4 +342,4 @@ def test_by_ipmi_a_card_is_first_once(tmp_path, monkeypatch):
         machine.cycle()
         assert not boots.holds(BootDevice.NETWORK, True)
         machine.cycle()
-    assert domain.starts == [usual, ["card 1", "card 2", "disk"], usual]
+    assert domain.starts == [usual, ["nic 1", "nic 2", "disk"], usual]

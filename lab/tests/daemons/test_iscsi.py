@@ -47,7 +47,7 @@ def test_the_service_is_there_for_who_has_such_a_disk(layout: Layout) -> None:
     assert "iscsi" not in {service.name for service in plan.services}
 
 
-def test_its_card_is_told_what_to_attach_and_to_keep_it(layout: Layout, tmp_path: Path) -> None:
+def test_its_nic_is_told_what_to_attach_and_to_keep_it(layout: Layout, tmp_path: Path) -> None:
     lines = dns.dnsmasq_config(layout, leases=tmp_path / "leases", log=tmp_path / "log").splitlines()
     assert "dhcp-host=52:54:00:6e:31:00,set:san-master-0,10.9.0.80,master-0" in lines
     assert f"dhcp-option=tag:san-master-0,option:root-path,iscsi:10.9.0.1:::1:{NAME}" in lines

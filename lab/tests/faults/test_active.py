@@ -309,11 +309,11 @@ def test_a_file_that_cannot_be_read_is_one_line(lab, text):
     assert isinstance(caught.value.__cause__, msgspec.MsgspecError)
 
 
-#: Machines with two cards each.
-TWO_CARDS = {
+#: Machines with two NICs each.
+TWO_NICS = {
     name: SimpleNamespace(
         name=name,
-        spec=SimpleNamespace(all_nics=[SimpleNamespace(name=card, mac=card) for card in ("enp1s0", "enp2s0")]),
+        spec=SimpleNamespace(all_nics=[SimpleNamespace(name=nic, mac=nic) for nic in ("enp1s0", "enp2s0")]),
     )
     for name in ("master-0", "master-1", "master-2")
 }
@@ -327,11 +327,11 @@ TWO_CARDS = {
         (LinkDown("master-0", "enp2s0"), LinkDown("master-0")),
         (LinkDown("master-0"), LinkDown("master-0", "enp1s0")),
         (Partition(("master-1", "master-0")), LinkDown("master-0", "enp2s0")),
-        (Loss(5, "master-0"), Loss(6, "master-0", card="enp2s0")),
+        (Loss(5, "master-0"), Loss(6, "master-0", nic="enp2s0")),
         (Loss(5), Loss(6)),
-        (Flapping("master-0", card="enp1s0"), Flapping("master-0")),
-        (Throttle("master-0", 500, way="from"), Throttle("master-0", 5000, way="from", card="enp2s0")),
-        (Latency(10, node="master-0", card="enp1s0"), Latency(20, node="master-0", card="enp1s0")),
+        (Flapping("master-0", nic="enp1s0"), Flapping("master-0")),
+        (Throttle("master-0", 500, way="from"), Throttle("master-0", 5000, way="from", nic="enp2s0")),
+        (Latency(10, node="master-0", nic="enp1s0"), Latency(20, node="master-0", nic="enp1s0")),
         (WrongVlan("master-0"), Swapped("master-0")),
         # What is reset is on afterwards.
         (PowerCut("master-0"), Reset("master-0")),
@@ -350,7 +350,7 @@ def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
     disk = Disk(size_gib=1, root=True, can_fail=True)
     [node] = topology.sno().nodes
     shape = msgspec.structs.replace(topology.sno(), nodes=(msgspec.structs.replace(node, disks=(disk,)),))
-    lab.layout, lab.nodes = Layout(lab.layout.root, shape), TWO_CARDS
+    lab.layout, lab.nodes = Layout(lab.layout.root, shape), TWO_NICS
     assert active.begin(lab, first).number == 1
     with pytest.raises(LabError, match=r"^fault 1 has changed the same since .*Z: `node0-lab fault end 1` ends it$"):
         active.begin(lab, second)
@@ -365,20 +365,20 @@ def test_what_the_end_of_one_would_mend_for_another_too_cannot_begin_beside_it(
         (
             Loss(5),
             Loss(5, way="from"),
-            Loss(5, "master-0", card="enp1s0"),
-            Loss(5, "master-0", way="from", card="enp1s0"),
-            Loss(5, "master-0", card="enp2s0"),
+            Loss(5, "master-0", nic="enp1s0"),
+            Loss(5, "master-0", way="from", nic="enp1s0"),
+            Loss(5, "master-0", nic="enp2s0"),
             Loss(5, "master-1"),
-            Latency(5, node="master-0", card="enp1s0"),
+            Latency(5, node="master-0", nic="enp1s0"),
         ),
         (DiskFull("master-0"), DiskFull("master-0", "/"), DiskFull("master-1"), MemoryTaken("master-0")),
     ],
     ids=str,
 )
-def test_what_befalls_two_machines_or_cards_lasts_beside_each_other(
+def test_what_befalls_two_machines_or_nics_lasts_beside_each_other(
     lab: Any, faults: tuple[Fault, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(active, "begin_now", lambda *_: None)
-    lab.nodes = TWO_CARDS
+    lab.nodes = TWO_NICS
     for number, fault in enumerate(faults, 1):
         assert active.begin(lab, fault).number == number

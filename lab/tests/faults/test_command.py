@@ -70,10 +70,10 @@ def parsed(*words: str) -> argparse.Namespace:
         (["corrupted", "--percent", "1", "--way", "from"], Corrupted(1, way="from")),
         (["guest-starved", "--node", "a", "--cpu-percent", "5"], GuestStarved("a", 5)),
         (["latency", "--link", "master-0", "--ms", "200"], Latency(200, node="master-0")),
-        (["link-down", "--link", "a", "--card", "enp2s0"], LinkDown("a", "enp2s0")),
+        (["link-down", "--link", "a", "--nic", "enp2s0"], LinkDown("a", "enp2s0")),
         (["flapping", "--node", "a", "--way", "from"], Flapping("a", way="from")),
-        (["throttle", "--link", "a", "--kbit", "9", "--card", "b"], Throttle("a", 9, card="b")),
-        (["loss", "--percent", "5", "--link", "a", "--card", "b"], Loss(5, "a", card="b")),
+        (["throttle", "--link", "a", "--kbit", "9", "--nic", "b"], Throttle("a", 9, nic="b")),
+        (["loss", "--percent", "5", "--link", "a", "--nic", "b"], Loss(5, "a", nic="b")),
     ],
 )
 def test_options_make_a_fault(words: list[str], fault: Fault) -> None:
@@ -104,7 +104,7 @@ def test_a_list_says_in_words_what_an_empty_field_means(
     (record.root / "faults.json").write_bytes(msgspec.json.encode({"next": 3, "begun": lasting}))
     assert run(argparse.Namespace(what="ls"), record) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: any that the lab talks to, way: from, card: all",
+        "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: any that the lab talks to, way: from, nic: all",
         "2  2026-11-26T10:01:00Z  type: DiskSlow, node: master-0, kib: 64, disk: the one to install on",
     ]
 
@@ -171,7 +171,7 @@ def test_what_is_wrong_is_an_option(words: list[str], capsys) -> None:
             "latency: jitter_ms: 11 is more than ms, 10: nothing comes before it is sent",
         ),
         *(
-            ([*words, "--card", "enp2s0"], f"{words[0]}: card: enp2s0 is a card of which machine? node names it")
+            ([*words, "--nic", "enp2s0"], f"{words[0]}: nic: enp2s0 is a NIC of which machine? node names it")
             for words in (
                 ["loss", "--percent", "5"],
                 ["black-hole", "--mtu", "1000"],

@@ -104,13 +104,13 @@ def test_several_at_once_are_done_each_once(world: World) -> None:
 
 
 @pytest.fixture
-def _one_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_nic(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a machine with one NIC the far side."""
     monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0"])
     monkeypatch.setattr(impairments, "taps", lambda *_: ["lab0"])
 
 
-@pytest.mark.usefixtures("_one_card")
+@pytest.mark.usefixtures("_one_nic")
 @pytest.mark.parametrize("way", ["to", "from"])
 def test_what_is_too_much_waits_or_is_lost(world: World, way: Any) -> None:
     with world.fault(Throttle("far", 800, way=way)):
@@ -146,7 +146,7 @@ def _switched(world: World) -> Iterator[None]:
     yield
     world.ip("link del leg")
     world.ip("link del lab0")
-    world.make_cards()
+    world.make_nics()
 
 
 @pytest.mark.usefixtures("_switched")
@@ -174,7 +174,7 @@ def test_connections_bear_all_of_it(world: World) -> None:
 
 
 def test_a_black_hole_measures_what_goes_by_the_cable(world: World) -> None:
-    # What is sent at once is larger: the kernel leaves it to the card to cut. 1000 bytes, and 40 of IP's and TCP's.
+    # What is sent at once is larger: the kernel leaves it to the NIC to cut. 1000 bytes, and 40 of IP's and TCP's.
     content = bytes(30_000)
     with world.fault(BlackHole(1040)):
         before = world.here(_dropped_by, "lab0")
@@ -214,7 +214,7 @@ def test_what_begins_when_nobody_waits_for_it_any_more_ends(world: World, monkey
             Latency(100).begin(world.lab)
     with world.fault(Latency(10)):
         assert min(late for _, late in world.sent(range(10), 10)) < 0.1
-    assert "aside" not in world.here(_cards)
+    assert "aside" not in world.here(_nics)
 
 
 def test_a_client_that_says_nothing_holds_nobody_up(world: World) -> None:
@@ -241,7 +241,7 @@ def test_who_sends_without_end_takes_turns_with_others(world: World, monkeypatch
     assert taken
 
 
-def test_one_of_a_kind_on_a_card(world: World) -> None:
+def test_one_of_a_kind_on_a_nic(world: World) -> None:
     with world.fault(Latency(10)):
         with pytest.raises(LabError, match=r"^lab0: it has a fault of this kind already: end that first$"):
             Latency(20).begin(world.lab)
@@ -256,34 +256,34 @@ def test_a_cable_that_comes_again_has_nothing_of_it(world: World) -> None:
     world.ip("link set lab0 up")
     assert min(late for _, late in world.sent(range(10), 10)) >= 0.1
     world.ip("link del lab0")
-    wait_until(lambda: "aside" not in world.here(_cards), SECONDS, "the way around to go with the card", poll=0.05)
-    world.make_cards()
+    wait_until(lambda: "aside" not in world.here(_nics), SECONDS, "the way around to go with the NIC", poll=0.05)
+    world.make_nics()
     assert len(world.sent(range(10), 10)) == 10
     with world.fault(late):
         assert min(late for _, late in world.sent(range(10), 10)) >= 0.1
-    assert "aside" not in world.here(_cards)
+    assert "aside" not in world.here(_nics)
 
 
-def test_where_one_of_two_cards_is_not_there_neither_has_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_one_of_two_nics_is_not_there_neither_has_a_fault(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(impairments, "running_devices", lambda *_: ["lab0", "lab1"])
     with pytest.raises(LabError, match=r"^lab1: there is no such NIC: is the machine on\?$"):
         Latency(100).begin(world.lab)
-    assert "aside" not in world.here(_cards)
+    assert "aside" not in world.here(_nics)
 
 
-def _sent_by(card: str) -> int:
-    argv = ["ip", "-json", "-s", "link", "show", "dev", card]
+def _sent_by(nic: str) -> int:
+    argv = ["ip", "-json", "-s", "link", "show", "dev", nic]
     text = subprocess.run(argv, check=True, capture_output=True, timeout=SECONDS).stdout
     return int(json.loads(text)[0]["stats64"]["tx"]["packets"])
 
 
-def _dropped_by(card: str) -> int:
+def _dropped_by(nic: str) -> int:
     """Count the packets that its programs have dropped."""
-    argv = ["tc", "-json", "-s", "qdisc", "show", "dev", card]
+    argv = ["tc", "-json", "-s", "qdisc", "show", "dev", nic]
     text = subprocess.run(argv, check=True, capture_output=True, timeout=SECONDS).stdout
     [drops] = [item["drops"] for item in json.loads(text) if item["kind"] == "clsact"]
     return int(drops)
 
 
-def _cards() -> str:
+def _nics() -> str:
     return subprocess.run(["ip", "link"], check=True, capture_output=True, text=True, timeout=SECONDS).stdout

@@ -111,7 +111,7 @@ def test_each_of_two_cables_fails_alone(tmp_path, monkeypatch):
     wanted = shape()
     [node] = wanted.nodes
     storage = topology.Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
-    cards = (
+    nics = (
         topology.Nic(mac="52:54:00:6e:31:01", network="storage", addresses=("10.9.0.80",)),
         topology.Nic(mac=node.mac, network=wanted.all_networks[0].name, addresses=wanted.known_addresses(node)),
     )
@@ -120,7 +120,7 @@ def test_each_of_two_cables_fails_alone(tmp_path, monkeypatch):
         networks=(*wanted.all_networks, storage),
         address=None,
         aliases=(),
-        nodes=(msgspec.structs.replace(node, nics=cards),),
+        nodes=(msgspec.structs.replace(node, nics=nics),),
     )
     with Lab(two, artifacts=tmp_path) as lab:
         lab.nodes[NODE].power.on()
@@ -133,20 +133,20 @@ def test_each_of_two_cables_fails_alone(tmp_path, monkeypatch):
             return shown.stdout.split() == ["1", "1"], shown.stdout.split()
 
         addresses = {"enp1s0": "10.9.0.80", "enp2s0": node.ip}
-        wait_until(lambda: up()[0], PATIENCE, "both cards to have a link", up, poll=0.2)
-        with pytest.raises(LabError, match=r"^master-0 has no network card enp3s0; it has enp1s0, enp2s0$"):
+        wait_until(lambda: up()[0], PATIENCE, "both NICs to have a link", up, poll=0.2)
+        with pytest.raises(LabError, match=r"^master-0 has no NIC enp3s0; it has enp1s0, enp2s0$"):
             active.begin(lab, LinkDown(NODE, "enp3s0"))
         active.begin(lab, LinkDown(NODE, "enp1s0"))
         with pytest.raises(LabError, match=r"^fault 1 has changed the same since "):
             active.begin(lab, LinkDown(NODE))
-        wait_until(lambda: up()[1] == ["0", "1"], PATIENCE, "the first card to lose its link", up, poll=0.2)
+        wait_until(lambda: up()[1] == ["0", "1"], PATIENCE, "the first NIC to lose its link", up, poll=0.2)
         # The other is late meanwhile, and takes logins.
-        active.begin(lab, Latency(300, node=NODE, card="enp2s0"))
+        active.begin(lab, Latency(300, node=NODE, nic="enp2s0"))
         assert lab.inside(connecting, node.ip) >= 0.3
         assert [begun.number for begun in active.end(lab, 1)] == [1]
-        wait_until(lambda: up()[0], PATIENCE, "the first card to have its link again", up, poll=0.2)
-        times = {card: lab.inside(connecting, address) for card, address in addresses.items()}
-        print(f"with 300 ms on one card: {times}")
+        wait_until(lambda: up()[0], PATIENCE, "the first NIC to have its link again", up, poll=0.2)
+        times = {nic: lab.inside(connecting, address) for nic, address in addresses.items()}
+        print(f"with 300 ms on one nic: {times}")
         assert times["enp1s0"] < 0.3 <= times["enp2s0"]
         active.begin(lab, LinkDown(NODE, "enp2s0"))
         assert lab.inside(connecting, addresses["enp1s0"]) < 0.3

@@ -60,12 +60,12 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
     leasing = msgspec.structs.replace(home.all_networks[0], dhcp=True)
     [node] = home.nodes
     storage = topology.Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
-    cards = (
+    nics = (
         topology.Nic(mac="52:54:00:6e:31:01", network="storage", addresses=("10.9.0.80",)),
         topology.Nic(mac=node.mac, network=leasing.name, addresses=home.known_addresses(node)),
     )
     two = msgspec.structs.replace(
-        home, networks=(leasing, storage), address=None, aliases=(), nodes=(msgspec.structs.replace(node, nics=cards),)
+        home, networks=(leasing, storage), address=None, aliases=(), nodes=(msgspec.structs.replace(node, nics=nics),)
     )
     with Lab(small(two), artifacts=tmp_path) as lab:
         assert lab.run(["sh", "-ec", PAIR], timeout=20).returncode == 0
@@ -99,18 +99,18 @@ def test_ports_and_names_fail_and_are_whole_again(tmp_path):
         assert masters() == right
 
         first, second = taps(lab, node.name)
-        assert [taps(lab, node.name, card) for card in ("enp1s0", "enp2s0")] == [[first], [second]]
+        assert [taps(lab, node.name, nic) for nic in ("enp1s0", "enp2s0")] == [[first], [second]]
 
         def programs(way):
             """Count the programs that each of the machine's ports has for packets that go this way."""
             shown = (lab.run(["tc", "filter", "show", "dev", port, way], timeout=10) for port in (first, second))
             return [item.stdout.count("direct-action") for item in shown]
 
-        with lab.fault(Loss(5, node.name, card="enp2s0")), lab.fault(Latency(10, node=node.name, card="enp2s0")):
+        with lab.fault(Loss(5, node.name, nic="enp2s0")), lab.fault(Latency(10, node=node.name, nic="enp2s0")):
             assert programs("egress") == [0, 2]
-        with lab.fault(Flapping(node.name, way="from", card="enp1s0")):
+        with lab.fault(Flapping(node.name, way="from", nic="enp1s0")):
             assert (programs("egress"), programs("ingress")) == ([0, 0], [1, 0])
-        with lab.fault(Throttle(node.name, 500, way="from", card="enp2s0")):
+        with lab.fault(Throttle(node.name, 500, way="from", nic="enp2s0")):
             assert (programs("egress"), programs("ingress")) == ([0, 0], [0, 1])
         links = lab.nodes[node.name].links
         with lab.fault(LinkDown(node.name, "enp1s0")):

@@ -38,7 +38,7 @@ from lab.machines import factory
 
 
 class Kernel:
-    """The packet programs of a lab's cards; `lacks` is a card that is not there."""
+    """The packet programs of a lab's NICs; `lacks` is a NIC that is not there."""
 
     def __init__(self, lacks: str = "") -> None:
         self.lacks = lacks
@@ -46,7 +46,7 @@ class Kernel:
 
     def attach(self, device: str, _program: bytes, _priority: int, _way: str) -> None:
         if device == self.lacks:
-            raise LabError(f"there is no network card {device}")
+            raise LabError(f"there is no NIC {device}")
         self.begun.append(device)
 
     def detach(self, device: str, _priority: int, _way: str) -> None:
@@ -74,7 +74,7 @@ def test_what_befalls_all_that_the_lab_sends_does_so_in_each_network(
     fault.end(lab)
     assert kernel.begun == []
     kernel.lacks = "lab1"
-    with pytest.raises(LabError, match="no network card lab1"):
+    with pytest.raises(LabError, match="no NIC lab1"):
         fault.begin(lab)
     assert kernel.begun == []
 
@@ -129,7 +129,7 @@ PORTS = {"enp1s0": "nv5254006e3100", "enp2s0": "nv5254006e3000"}
 
 
 class Cable:
-    """The cable of a card, `stuck` where it cannot be pulled."""
+    """The cable of a NIC, `stuck` where it cannot be pulled."""
 
     def __init__(self) -> None:
         self.up, self.stuck = True, False
@@ -142,11 +142,11 @@ class Cable:
 
 @pytest.fixture
 def bonded(tmp_path: Path) -> Any:
-    """Provide a lab whose one machine has a bond of two cards, in the other order than their MAC addresses have."""
+    """Provide a lab whose one machine has a bond of two NICs, in the other order than their MAC addresses have."""
     [node] = topology.sno().nodes
-    cards = (topology.Nic(mac=HOME), topology.Nic(mac=STORAGE))
+    nics = (topology.Nic(mac=HOME), topology.Nic(mac=STORAGE))
     bond = topology.Bond(nics=("enp1s0", "enp2s0"), addresses=("192.168.111.80",))
-    two = msgspec.structs.replace(node, mac="", nics=cards, bonds=(bond,))
+    two = msgspec.structs.replace(node, mac="", nics=nics, bonds=(bond,))
     shape = msgspec.structs.replace(topology.sno(), nodes=(two,))
     machine = object.__new__(container.Machine)
     view = SimpleNamespace(macs=(STORAGE, HOME))
@@ -161,26 +161,24 @@ def bonded(tmp_path: Path) -> Any:
     )
 
 
-def test_a_card_is_known_by_its_mac_and_not_by_its_place(bonded: Any) -> None:
+def test_a_nic_is_known_by_its_mac_and_not_by_its_place(bonded: Any) -> None:
     assert network.taps(bonded, "master-0") == list(PORTS.values())
-    assert [network.taps(bonded, "master-0", card) for card in PORTS] == [[port] for port in PORTS.values()]
+    assert [network.taps(bonded, "master-0", nic) for nic in PORTS] == [[port] for port in PORTS.values()]
     xml = "<interface><mac address='%s'/><target dev='%s'/></interface>"
-    cards = xml % (STORAGE, PORTS["enp2s0"]) + xml % (HOME, PORTS["enp1s0"]) + "<interface><source/></interface>"
-    guest: Any = SimpleNamespace(xml=lambda live: f"<domain><devices>{cards}</devices></domain>")
+    nics = xml % (STORAGE, PORTS["enp2s0"]) + xml % (HOME, PORTS["enp1s0"]) + "<interface><source/></interface>"
+    guest: Any = SimpleNamespace(xml=lambda live: f"<domain><devices>{nics}</devices></domain>")
     assert factory.ports(guest) == {STORAGE: PORTS["enp2s0"], HOME: PORTS["enp1s0"]}
 
 
 @pytest.mark.parametrize("way", ["to", "from"])
 @pytest.mark.parametrize("kind", [Loss, BlackHole, Flapping])
-def test_packets_of_one_card_fail_alone(
-    bonded: Any, kind: type[Any], way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packets_of_one_nic_fail_alone(bonded: Any, kind: type[Any], way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[tuple[str, str]] = []
     monkeypatch.setattr(bpf, "attach", lambda port, _program, _priority, way: begun.append((port, way)))
     monkeypatch.setattr(bpf, "detach", lambda port, _priority, way: begun.remove((port, way)))
     what: dict[str, Any] = {Loss: {"percent": 5}, BlackHole: {"mtu": 1000}}.get(kind, {})
-    for card, wanted in (("enp2s0", [PORTS["enp2s0"]]), ("enp1s0", [PORTS["enp1s0"]]), ("", list(PORTS.values()))):
-        fault = kind(node="master-0", way=way, card=card, **what)
+    for nic, wanted in (("enp2s0", [PORTS["enp2s0"]]), ("enp1s0", [PORTS["enp1s0"]]), ("", list(PORTS.values()))):
+        fault = kind(node="master-0", way=way, nic=nic, **what)
         fault.begin(bonded)
         assert begun == [(port, way) for port in wanted]
         fault.end(bonded)
@@ -213,20 +211,20 @@ def test_one_cable_is_pulled_or_all_are(bonded: Any) -> None:
     "fault",
     [
         LinkDown("master-0", "eth0"),
-        Flapping("master-0", card="eth0"),
-        Throttle("master-0", 500, card="eth0"),
-        Throttle("master-0", 500, way="from", card="eth0"),
-        Loss(5, "master-0", card="eth0"),
-        BlackHole(1000, "master-0", card="eth0"),
-        Latency(10, node="master-0", card="eth0"),
-        Reordered(10, node="master-0", card="eth0"),
-        Duplicated(10, node="master-0", card="eth0"),
-        Corrupted(10, node="master-0", card="eth0"),
+        Flapping("master-0", nic="eth0"),
+        Throttle("master-0", 500, nic="eth0"),
+        Throttle("master-0", 500, way="from", nic="eth0"),
+        Loss(5, "master-0", nic="eth0"),
+        BlackHole(1000, "master-0", nic="eth0"),
+        Latency(10, node="master-0", nic="eth0"),
+        Reordered(10, node="master-0", nic="eth0"),
+        Duplicated(10, node="master-0", nic="eth0"),
+        Corrupted(10, node="master-0", nic="eth0"),
     ],
     ids=str,
 )
-def test_a_card_that_the_machine_has_not_is_told_with_those_that_it_has(bonded: Any, fault: Fault) -> None:
-    with pytest.raises(LabError, match=r"^master-0 has no network card eth0; it has enp1s0, enp2s0$"):
+def test_a_nic_that_the_machine_has_not_is_told_with_those_that_it_has(bonded: Any, fault: Fault) -> None:
+    with pytest.raises(LabError, match=r"^master-0 has no NIC eth0; it has enp1s0, enp2s0$"):
         fault.begin(bonded)
 
 
@@ -248,7 +246,7 @@ def test_a_port_of_the_labs_switch_is_put_into_no_bridge(bonded: Any, monkeypatc
     bonded.layout = Layout(bonded.layout.root, shape)
     with pytest.raises(LabError, match=r"^master-0 has a trunk or an aggregated bond: "):
         WrongVlan("master-0").begin(bonded)
-    with pytest.raises(LabError, match=r"^master-0 has not two network cards in different networks: "):
+    with pytest.raises(LabError, match=r"^master-0 has not two NICs in different networks: "):
         Swapped("master-0").begin(bonded)
     WrongVlan("master-0").end(bonded)
     assert said == []

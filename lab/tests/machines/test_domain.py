@@ -71,7 +71,7 @@ def test_the_first_place_is_left_for_what_is_chosen_for_one_boot(tmp_path, way, 
     assert [word.rpartition(",")[2] for word in words] == ["bootindex=2"] * (bus == "nvme")
 
 
-def test_an_iscsi_disk_is_booted_by_the_card_that_reaches_it(tmp_path):
+def test_an_iscsi_disk_is_booted_by_the_nic_that_reaches_it(tmp_path):
     assert orders(topology.load_text(SAN), tmp_path) == ["nv5254006e3100"]
     serials = machine(topology.load_text(SAN), tmp_path, kvm=False).findall("devices/disk/serial")
     assert [serial.text for serial in serials] == ["master-0-sda"]
@@ -134,7 +134,7 @@ nodes:
 """
 
 
-def test_cards_disks_tpm_and_clock_are_those_of_the_topology(tmp_path):
+def test_nics_disks_tpm_and_clock_are_those_of_the_topology(tmp_path):
     tree = machine(topology.load_text(WIDE), tmp_path, kvm=False)
     plain, trunk = tree.findall("devices/interface")
     assert (plain.get("type"), plain.find("source").get("network"), plain.find("mtu")) == ("network", "lab0", None)

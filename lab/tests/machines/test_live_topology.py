@@ -59,7 +59,7 @@ ls /sys/class/tpm
 lsblk -d -n -b -P -o NAME,SERIAL,WWN,MODEL,ROTA,SIZE,TRAN,VENDOR
 ip link del bond0
 ip link add bond0 mtu 9000 type bond mode 802.3ad miimon 100 lacp_rate fast
-for card in enp2s0 eno7; do ip link set $card down; ip link set $card master bond0; done
+for nic in enp2s0 eno7; do ip link set $nic down; ip link set $nic master bond0; done
 ip link set bond0 up
 ip link add link bond0 name bond0.111 type vlan id 111
 ip address add 192.168.111.80/24 dev bond0.111
@@ -92,7 +92,7 @@ def output(tmp_path_factory):
             yield lab.nodes["master-0"].console.text().replace("\r", "")
 
 
-def test_live_cards_have_their_names_and_the_clock_its_offset(output):
+def test_live_nics_have_their_names_and_the_clock_its_offset(output):
     nics = next(line for line in output.splitlines() if "enp2s0" in line)
     assert {"enp2s0", "eno7", "enp4s0"} <= set(nics.split()), output
     assert bool(re.search("^tpm0$", output, re.M)) is TPM, output
@@ -125,11 +125,11 @@ def test_live_disks_of_all_buses_say_who_they_are(output):
     assert 'TRAN="usb"' in by_serial["USB-1"], output
 
 
-def test_live_every_model_of_card_is_one_of_libvirts(tmp_path):
+def test_live_every_model_of_nic_is_one_of_libvirts(tmp_path):
     models = ("virtio", "e1000", "e1000e", "rtl8139", "vmxnet3")
     nics = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
     node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{nics}"
-    text = f"name: cards\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
+    text = f"name: NICs\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
     with Lab(topology.load_text(text), artifacts=tmp_path) as lab:
         lab.nodes["m"].power.on()
         show = ["virsh", "qemu-monitor-command", "--hmp", "m", "info pci"]

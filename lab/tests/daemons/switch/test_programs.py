@@ -27,7 +27,7 @@ def groups_of(tmp_path, *, first="", bond=""):
     return groups(Layout(tmp_path, topology.load_text(TEXT.format(first=first, bond=bond))))
 
 
-def test_plain_cards_and_active_backup_are_no_business_of_the_switch(tmp_path):
+def test_plain_nics_and_active_backup_are_no_business_of_the_switch(tmp_path):
     assert groups_of(tmp_path, first=", addresses: [10.1.0.9]") == ()
     assert groups_of(tmp_path, bond="{nics: [enp1s0, enp2s0], addresses: [10.1.0.9]}") == ()
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def network() -> Iterator[int]:
-    """Provide a process whose network has a bridge and a card, `host`, in it."""
+    """Provide a process whose network has a bridge and a NIC, `host`, in it."""
     argv = ["unshare", "--net", "--mount", "sh", "-ec", BRIDGE]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -88,17 +88,17 @@ def test_it_offers_addresses_of_its_own_network_and_itself(network: int, tmp_pat
             # Router, name server, and who says so (RFC 2132 §3.5, §3.8, §9.7).
             assert (options[3], options[6], options[54]) == (router, router, router)
             assert seconds >= late
-            cards = threads.call(subprocess.run, ["ip", "link"], capture_output=True, text=True).stdout
-            assert f": {rogue.PORT}@" in cards
-            assert rogue.CARD not in cards.replace(f"{rogue.PORT}@{rogue.CARD}", "")
+            nics = threads.call(subprocess.run, ["ip", "link"], capture_output=True, text=True).stdout
+            assert f": {rogue.PORT}@" in nics
+            assert rogue.NIC not in nics.replace(f"{rogue.PORT}@{rogue.NIC}", "")
         finally:
             # As the lab's first process does.
             os.killpg(daemon.pid, signal.SIGKILL)
             daemon.wait(SECONDS)
 
         def gone() -> bool:
-            cards = threads.call(subprocess.run, ["ip", "link"], capture_output=True, text=True).stdout
-            return f": {rogue.PORT}@" not in cards
+            nics = threads.call(subprocess.run, ["ip", "link"], capture_output=True, text=True).stdout
+            return f": {rogue.PORT}@" not in nics
 
         wait_until(gone, SECONDS, "its cable to go", poll=0.05)
         threads.close()

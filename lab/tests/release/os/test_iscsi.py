@@ -11,21 +11,21 @@ import pytest
 from lab.release.os import build
 
 DRACUT = Path(build.__file__).parent / "data/dracut"
-CARDS = {"eth7": "52:54:00:00:00:07", "eth9": "52:54:00:00:00:09"}
+NICS = {"eth7": "52:54:00:00:00:07", "eth9": "52:54:00:00:00:09"}
 RENAMING = "I:1\nE:ID_RENAMING=1\n"
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Provide a machine with two cards, of which the firmware tells of the second."""
-    for number, (name, mac) in enumerate(CARDS.items(), 2):
-        card = tmp_path / "net" / name
-        (card / "device").mkdir(parents=True)
-        (card / "address").write_text(f"{mac}\n")
-        (card / "ifindex").write_text(f"{number}\n")
+    """Provide a machine with two NICs, of which the firmware tells of the second."""
+    for number, (name, mac) in enumerate(NICS.items(), 2):
+        nic = tmp_path / "net" / name
+        (nic / "device").mkdir(parents=True)
+        (nic / "address").write_text(f"{mac}\n")
+        (nic / "ifindex").write_text(f"{number}\n")
         (tmp_path / "udev").mkdir(exist_ok=True)
         (tmp_path / f"udev/n{number}").touch()
-    firmware_table = {"ethernet0": {"mac": CARDS["eth9"], "ip-addr": "10.9.0.80", "subnet-mask": "255.255.255.0"}}
+    firmware_table = {"ethernet0": {"mac": NICS["eth9"], "ip-addr": "10.9.0.80", "subnet-mask": "255.255.255.0"}}
     for entry, files in {**firmware_table, "target0": {"ip-addr": "10.9.0.1"}}.items():
         (tmp_path / "ibft" / entry).mkdir(parents=True)
         for name, text in files.items():
@@ -49,7 +49,7 @@ def run(place: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_logs_in_by_the_card_and_address_of_the_firmware(place: Path) -> None:
+def test_it_logs_in_by_the_nic_and_address_of_the_firmware(place: Path) -> None:
     completed = run(place)
     assert completed.returncode == 0, completed.stderr
     assert (place / "log").read_text().splitlines()[:4] == [
@@ -61,9 +61,9 @@ def test_it_logs_in_by_the_card_and_address_of_the_firmware(place: Path) -> None
     ]
 
 
-def test_nobody_takes_that_card_down(place: Path) -> None:
+def test_nobody_takes_that_nic_down(place: Path) -> None:
     run(place)
-    assert (place / "nm/iscsi.conf").read_text() == f"[keyfile]\nunmanaged-devices=mac:{CARDS['eth9']};\n"
+    assert (place / "nm/iscsi.conf").read_text() == f"[keyfile]\nunmanaged-devices=mac:{NICS['eth9']};\n"
     assert [path.name for path in (place / "kept").iterdir()] == ["eth9"]
 
 
@@ -74,8 +74,8 @@ def test_without_a_table_the_boot_stops_and_says_why(place: Path) -> None:
     assert "there is no iBFT" in (place / "kmsg").read_text()
 
 
-def test_a_card_gets_its_name_first(place: Path) -> None:
-    """A card that udev has not done with is not there yet: it may get another name, which an open one could not."""
+def test_a_nic_gets_its_name_first(place: Path) -> None:
+    """A NIC that udev has not done with is not there yet: it may get another name, which an open one could not."""
     (place / "udev/n3").unlink()
     with subprocess.Popen(["sh", "-c", f"sleep 1; touch {place}/udev/n3"]):
         completed = run(place)
@@ -83,8 +83,8 @@ def test_a_card_gets_its_name_first(place: Path) -> None:
     assert "ip link set dev eth9 up" in (place / "log").read_text()
 
 
-def test_a_card_that_is_getting_its_name_is_waited_for(place: Path) -> None:
-    """udev writes what it knows of a card before it gives it its name, too: under the old one it is soon gone."""
+def test_a_nic_that_is_getting_its_name_is_waited_for(place: Path) -> None:
+    """udev writes what it knows of a NIC before it gives it its name, too: under the old one it is soon gone."""
     (place / "udev/n3").write_text(RENAMING)
     gone = f'case "$*" in *eth9*) [ -e {place}/net/eth9 ];; esac'
     (place / "bin/ip").write_text(f'#!/bin/sh\necho ip "$@" >> {place}/log\n{gone}\n')

@@ -57,7 +57,7 @@ def test_the_initramfs_has_it_too():
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Provide a machine with two cards, the root behind one of them, and a bond."""
+    """Provide a machine with two NICs, the root behind one of them, and a bond."""
     for name in ("eth0", "eth1"):
         (tmp_path / "net" / name / "device").mkdir(parents=True)
     for name in ("lo", "bond0", "bonding_masters", "../kept", "../nm", "../bin"):
@@ -76,7 +76,7 @@ def run(place: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def test_cards_lose_their_addresses_and_what_was_made_is_gone_but_what_the_root_is_behind(place: Path) -> None:
+def test_nics_lose_their_addresses_and_what_was_made_is_gone_but_what_the_root_is_behind(place: Path) -> None:
     assert run(place) == ["link delete dev bond0", "address flush dev eth0", "link set dev eth0 down"]
     assert not (place / "nm").exists()
 

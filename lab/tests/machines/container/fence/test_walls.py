@@ -54,7 +54,7 @@ subprocess.run('umount /mnt', shell=True, stderr=subprocess.DEVNULL)
     assert [path for path in done.stdout.split() if not _NAMESPACED.match(path)] == []
 
 
-def test_no_file_of_sys_opens_for_writing_but_those_of_its_cards_and_groups(world, machine):
+def test_no_file_of_sys_opens_for_writing_but_those_of_its_nics_and_groups(world, machine):
     code = f"""{_ALL_FILES}
 subprocess.run('umount -R /sys; mount -t sysfs sysfs /sys', shell=True, stderr=subprocess.DEVNULL)
 print('\\n'.join(writable('/sys')))

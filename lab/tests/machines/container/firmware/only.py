@@ -4,7 +4,7 @@ r"""A machine whose init is a script: its firmware, its early boot, and a look a
         python -m lab.tests.machines.container.firmware.only DIRECTORY SCRIPT FOLDER
 
 Standard output is how it ended. The script (root directory as $1) says what it sees on the console, behind a line that
-is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080.
+is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's NIC serves it on port 8080.
 """
 
 from __future__ import annotations
