@@ -66,10 +66,10 @@ class Outputs:
         self._files.append(partial)
 
     def folder(self, name: str, own: str) -> Path:
-        """Return a new empty folder, to be filled, that will stand in the place of `name` and of all files in there
-        that match the pattern `own`; what else is there stays."""
+        """Return a new empty folder, to be filled, whose files will be in `name` in place of all files there that match
+        the pattern `own`; what else is there stays."""
         path = self._directory / name
-        new = hidden(path)
+        new = hidden(path.resolve())
         try:
             if path.exists() and not path.is_dir():
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -96,7 +96,7 @@ class Outputs:
                     path = partial.dest
                     partial.commit()
                 for new, path, own in self._folders:
-                    _exchange(new, path, own)
+                    _place(new, path, own)
                 self._done = True
                 path = self._directory
                 # Inputs are removed once what was made of them is on the disk.
@@ -119,14 +119,17 @@ class Outputs:
                 folder.chmod(folder.stat().st_mode & _FOLDER_MODE)
 
 
-def _exchange(new: Path, path: Path, own: str) -> None:
-    old = hidden(path)
-    if path.is_dir():
-        for kept in [entry for entry in path.iterdir() if not entry.match(own)]:
-            kept.rename(new / kept.name)
-        path.rename(old)
-    new.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+def _place(new: Path, path: Path, own: str) -> None:
+    """Put files where they belong; nothing else that is there is touched, as an error would lose it."""
+    if not path.is_dir():
+        new.rename(path)
+        return
+    made = [file.name for file in new.iterdir()]
+    for name in made:
+        (new / name).replace(path / name)
+    for file in path.glob(own):
+        if file.name not in made and not file.is_dir():
+            file.unlink()
 
 
 def _sync(folder: Path) -> None:

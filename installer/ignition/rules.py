@@ -28,8 +28,9 @@ UNITS = (
     *(".slice", ".scope"),
 )
 LONGEST_LINE = 2048
-# Bytes that gzip of a data URL is unpacked to, for each character and at least; what holds more is not judged.
-UNPACKED, LEAST_UNPACKED = 64, 8 << 10
+# Bytes that gzip of a data URL is unpacked to, for each character and at least, and its members; what holds more is not
+# judged.
+UNPACKED, LEAST_UNPACKED, MEMBERS = 64, 8 << 10, 64
 # What Linux takes.
 LONGEST_PATH = 4095
 _GUID = re.compile(r"|[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -120,9 +121,9 @@ def content(item: Object) -> bytes | None:
 
 
 def _unpacked(raw: bytes, limit: int) -> bytes | None:
-    """Return what one or more members of gzip hold together, None if that is more than the limit. Raises ValueError."""
+    """Return what the members of gzip hold together, None if they or it are too many. Raises ValueError."""
     out = b""
-    while True:
+    for _ in range(MEMBERS):
         member = zlib.decompressobj(31)
         try:
             out += member.decompress(raw, limit + 1 - len(out))
@@ -135,6 +136,7 @@ def _unpacked(raw: bytes, limit: int) -> bytes | None:
         raw = member.unused_data
         if not raw:
             return out
+    return None
 
 
 def _content_problems(item: Object) -> Problems:

@@ -8,6 +8,7 @@ in other letters (Go reads it, our own merge does not). Ignition only warns of k
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from installer.common.formats import jsontext
@@ -23,15 +24,15 @@ _WORDS: dict[type, str] = {
 INT64 = 1 << 63
 
 
-def _referenced(item: rules.Object) -> Iterator[str]:
+def _referenced(levels: int, item: rules.Object) -> Iterator[str]:
     """Judge configs that others are made of: where they come from, and those in data URLs as what they are."""
     yield from rules.sources("merge")(item)
     named = [(f"merge[{at}]", config) for at, config in enumerate(item.get("merge", ()))]
     for name, config in [*named, ("replace", item.get("replace", {}))]:
-        # Packed ones are not looked into: each could hold another.
-        if not config.get("compression") and (text := rules.content(config)):
+        # Packed ones are not looked into, nor those of many levels: each could hold another.
+        if levels and not config.get("compression") and (text := rules.content(config)):
             try:
-                yield from (f"{name}: {problem}" for problem in problems(jsontext.loads(text)))
+                yield from (f"{name}: {problem}" for problem in problems(jsontext.loads(text), levels - 1))
             except ValueError:
                 yield f"{name} is no Ignition config"
 
@@ -123,7 +124,7 @@ CONFIG: Shape = {
         "": rules.ignition,
         "version": str,
         "timeouts": {"httpResponseHeaders": int, "httpTotal": int},
-        "config": {"": _referenced, "merge": [RESOURCE], "replace": RESOURCE},
+        "config": {"merge": [RESOURCE], "replace": RESOURCE},
         "proxy": {"": rules.proxy, "httpProxy": str, "httpsProxy": str, "noProxy": [str]},
         "security": {"tls": {"": rules.authorities, "certificateAuthorities": [RESOURCE]}},
     },
@@ -150,11 +151,16 @@ CONFIG: Shape = {
 }
 
 
-def problems(config: Any) -> list[str]:
-    """List what Ignition would refuse, each with the field's path; values that may be secret are not among it."""
+def problems(config: Any, levels: int = 2) -> list[str]:
+    """List what Ignition would refuse, each with the field's path; values that may be secret are not among it.
+
+    `levels`: of configs within configs that are looked into.
+    """
     types: list[str] = []
     broken: list[str] = []
-    _read(config, CONFIG, "", (types, broken))
+    section = CONFIG["ignition"]
+    references = {**section["config"], "": partial(_referenced, levels)}
+    _read(config, {**CONFIG, "ignition": {**section, "config": references}}, "", (types, broken))
     return types or broken
 
 

@@ -21,9 +21,9 @@ from installer.files import hidden
 
 T = TypeVar("T")
 GZIP = b"\x1f\x8b"
-#: The first bytes of files that are packed themselves.
 #: In a folder that an archive was unpacked into.
 MARK = ".unpacked"
+#: The first bytes of files that are packed themselves.
 PACKED = (GZIP, b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 UNPACKED_LIMIT = 4 * 1024**3
 #: Bytes that are read to learn of one member: long names and attributes are so much, a chain of them no deeper.

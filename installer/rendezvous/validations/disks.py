@@ -62,11 +62,6 @@ def _holders(disk: Disk) -> list[str]:
     return [name.strip() for name in disk.holders.split(",")]
 
 
-def _held_by_multipath(disk: Disk, inventory: Inventory) -> str:
-    holders = _holders(disk)
-    return next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), "")
-
-
 def _iscsi_reason(disk: Disk, inventory: Inventory) -> str:
     """Return an objection to the address by which an iSCSI disk is reached; empty if there is none.
 

@@ -35,17 +35,8 @@ def names(disk: Disk) -> frozenset[str]:
     return frozenset(str(name) for name in (*own, *(disk.get("aliases") or ())) if name)
 
 
-def _device(disk: Disk, value: Any) -> bool:
-    # By more names than upstream's two: a user who names a disk by any of them means that disk.
-    return str(value) in names(disk)
-
-
 def _serial(disk: Disk, value: Any) -> bool:
     return str(value) in (str(disk.get("serial") or ""), *(disk.get("serials") or ()))
-
-
-def _rotational(disk: Disk, value: Any) -> bool:
-    return (disk.get("drive_type") == "HDD") is bool(value)
 
 
 TABLE: Mapping[str, Match] = {

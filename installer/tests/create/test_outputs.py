@@ -133,12 +133,14 @@ def test_manifests_that_the_service_would_refuse_are_not_written_anew(directory,
 def test_boot_artifacts_of_the_users_own_stay(directory, lab, capsys):
     inputs(directory, lab[0], agent={"bootArtifactsBaseURL": URL})
     boot = directory / "boot-artifacts"
-    (boot / "menus").mkdir(parents=True)
-    users = ("menus/main.ipxe", "boot.ipxe", "my.agent.cfg")
+    (directory / "tftp/menus").mkdir(parents=True)
+    (directory / "tftp/agent.d").mkdir()
+    boot.symlink_to("tftp")
+    users = ("menus/main.ipxe", "boot.ipxe", "my.agent.cfg", "agent.d/x")
     for name in (*users, "agent.aarch64.ipxe"):
         (boot / name).write_text("mine")
     assert create("pxe-files", directory) == 0
-    assert all((boot / name).read_text() == "mine" for name in users)
+    assert all((directory / "tftp" / name).read_text() == "mine" for name in users)
     assert (boot / "agent.x86_64-vmlinuz").exists()
     assert not (boot / "agent.aarch64.ipxe").exists()
 

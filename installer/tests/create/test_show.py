@@ -97,6 +97,12 @@ def test_a_host_is_what_its_files_say(shown):
     }  # fmt: skip
 
 
+def test_an_address_that_is_copied_from_a_nic_is_shown(shown):
+    bridge = {"name": "br", "type": "linux-bridge", "copy-mac-from": "eth0", "bridge": {"port": [{"name": "eth0"}]}}
+    [host] = shown(agent=changed(AGENT, "hosts.0.networkConfig", {"interfaces": [bridge]}))["hosts"]
+    assert host["networkConfig"]["interfaces"][0]["macAddress"] == "52:54:00:6e:30:00"
+
+
 def test_what_was_left_out_is_named_with_what_stands_for_it(shown):
     install = changed(changed(SNO, "networking", {"machineCIDR": "192.168.111.0/24"}), "compute.0.replicas", ...)
     install = changed(install, "controlPlane", ...)

@@ -6,7 +6,10 @@ import base64
 import gzip
 import hashlib
 import json
+import time
+from functools import reduce
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -297,3 +300,22 @@ def test_all_problems_are_told_and_no_secret() -> None:
 def test_long_paths_cost_no_time() -> None:
     """Each path is looked up with those above it: of a million levels that would take minutes."""
     assert problems(storage(links=[{"path": "/a" * 1_000_000, "target": "x"}])) != []
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        contents(data(gzip.compress(b"") * 100_000), compression="gzip", verification={"hash": SHA256}),
+        reduce(
+            lambda inner, _: ignition(config={"replace": {"source": f"data:,{quote(json.dumps(inner))}"}}),
+            range(150),
+            V2,
+        ),
+    ],
+    ids=["members", "levels"],
+)
+def test_what_holds_too_much_is_not_judged(config: dict[str, Any]) -> None:
+    """These took the service's loop for 10 and 30 s; Ignition itself may take them."""
+    begin = time.process_time()
+    assert problems(config) == []
+    assert time.process_time() - begin < 3
