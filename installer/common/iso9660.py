@@ -25,6 +25,8 @@ _EL_TORITO = b"EL TORITO SPECIFICATION"
 _SYMLINK, _FILE_TYPE = 0o120000, 0o170000
 # A broken image ends in an error, not in a loop.
 MOST_RECORDS, _MOST_DEPTH, _MOST_DESCRIPTORS, _LARGEST_DIRECTORY = 1 << 20, 64, 64, 1 << 22
+# More than any record's system use has, with all areas that continue it: a name needs two, a link seventeen.
+_MOST_ENTRIES = 64
 
 
 class NotIso9660(Exception):
@@ -187,10 +189,11 @@ class Iso:
 
     def _rock_ridge(self, area: bytes) -> tuple[str, int]:
         """Return name (RRIP §4.1.4) and mode (§4.1.1) in a system use area and those that continue it (SUSP §5.1)."""
-        parts, mode = [], 0
-        for _ in range(_MOST_DEPTH):
+        parts, mode, left = [], 0, _MOST_ENTRIES
+        while True:
             at, further = 0, None
-            while at + 4 <= len(area) and 4 <= area[at + 2] <= len(area) - at:
+            while left and at + 4 <= len(area) and 4 <= area[at + 2] <= len(area) - at:
+                left -= 1
                 signature, body = area[at : at + 2], area[at + 4 : at + area[at + 2]]
                 if signature == b"NM":
                     parts.append(body[1:])
