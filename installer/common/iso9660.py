@@ -24,9 +24,10 @@ DIRECTORY, ASSOCIATED, MULTI_EXTENT = 0x02, 0x04, 0x80
 _EL_TORITO = b"EL TORITO SPECIFICATION"
 _SYMLINK, _FILE_TYPE = 0o120000, 0o170000
 # A broken image ends in an error, not in a loop.
-MOST_RECORDS, _MOST_DEPTH, _MOST_DESCRIPTORS, _LARGEST_DIRECTORY = 1 << 20, 64, 64, 1 << 22
+MOST_RECORDS, _MOST_DEPTH, _MOST_DESCRIPTORS, _LARGEST = 1 << 20, 64, 64, 1 << 22
 # More than any record's system use has, with all areas that continue it: a name needs two, a link seventeen.
 _MOST_ENTRIES = 64
+_LONGEST_FAULT = 300
 
 
 class NotIso9660(Exception):
@@ -108,8 +109,9 @@ class Iso:
         self._root = self._extent(self._record(descriptor[156:190], 0))
 
     def fault(self, text: str) -> Exception:
-        """Return the error of a broken image."""
-        return self._fault(self.path, text)
+        """Return the error of a broken image: a line, whatever names the image has in it."""
+        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:_LONGEST_FAULT])
+        return self._fault(self.path, line)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset`; a fault where the file is too short."""
@@ -140,7 +142,7 @@ class Iso:
 
     def records(self, offset: int, length: int) -> Iterator[Record]:
         """Yield the records of a directory, without . and .."""
-        if length > _LARGEST_DIRECTORY:
+        if length > _LARGEST:
             raise self.fault("damaged directory: too long")
         data = self.read(offset, length)
         position = 0
@@ -253,4 +255,6 @@ class Iso:
         extent = self.find(path)
         if extent is None or extent.directory:
             return None
+        if extent.length > _LARGEST:
+            raise self.fault(f"{path} has {extent.length} bytes: more than {_LARGEST}")
         return self.read(extent.offset, extent.length)

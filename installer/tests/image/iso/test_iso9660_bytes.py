@@ -37,6 +37,9 @@ def test_reading_to_the_last_byte():
 def test_a_file_may_end_with_the_image_and_not_after_it():
     data = image({"A;1": b"a" * 100})
     assert opened(data[: FIRST + 100]).file("a") == b"a" * 100
+    larger = image({"A;1": bytes((1 << 22) + 1)})
+    with pytest.raises(NotIso9660, match="a has 4194305 bytes: more than 4194304"):
+        opened(larger).file("a")
     with pytest.raises(NotIso9660, match="truncated: A lies beyond its end"):
         opened(data[: FIRST + 99]).find("a")
     with pytest.raises(NotIso9660, match="lies beyond its end"):
