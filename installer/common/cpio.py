@@ -101,13 +101,20 @@ def joined(*archives: bytes) -> bytes:
 
 
 def members(archive: bytes | memoryview) -> Iterator[Member]:
-    """Yield the members of one archive, up to its trailer. Raises BadArchive."""
+    """Yield the members of one archive, up to its trailer, zeros, or its end. Raises BadArchive."""
     view, position = memoryview(archive), 0
     while True:
         member, position = _member(view, position)
         if member.name == TRAILER:
             return
         yield member
+        if _ends(view, position):
+            return
+
+
+def _ends(view: memoryview, position: int) -> bool:
+    """Check whether an archive ends here without a trailer, which the kernel does not ask for."""
+    return position >= len(view) or not view[position]
 
 
 def _member(view: memoryview, position: int) -> tuple[Member, int]:
@@ -164,10 +171,11 @@ def _inflated(view: memoryview, limit: int) -> tuple[bytes, int]:
     return plain, len(view) - len(inflate.unused_data)
 
 
-def archives(image: bytes | memoryview, limit: int) -> Iterator[memoryview]:
+def archives(image: bytes | memoryview, limit: int, *, packed: bool = True) -> Iterator[memoryview]:
     """Yield the archives of an initrd, unpacked, in their order; `limit`: bytes of each that gzip or xz has compressed.
 
-    Raises BadArchive: something else than zeros or an archive follows, or a compressed one is broken.
+    Those within a compressed archive must not be `packed` again, as for the kernel. Raises BadArchive: something else
+    than zeros or an archive follows, or a compressed one is broken.
     """
     view = memoryview(image)
     position = 0
@@ -177,12 +185,14 @@ def archives(image: bytes | memoryview, limit: int) -> Iterator[memoryview]:
         if head in _MAGICS:
             length = _length(rest)
             yield rest[:length]
+        elif not packed:
+            raise BadArchive("junk within a compressed archive")
         else:
             try:
                 unpacked, length = _decompressed(rest, head, limit)
             except BadArchive as error:
                 raise BadArchive(f"byte {position}: {error}") from None
-            yield from archives(unpacked, limit)
+            yield from archives(unpacked, limit, packed=False)
         position += length
 
 
@@ -199,10 +209,9 @@ def _skip_zeros(view: memoryview, position: int) -> int:
 
 def _length(view: memoryview) -> int:
     """Return the length of the archive that begins here, its trailer included."""
-    position, name = 0, ""
-    while name != TRAILER:
+    member, position = _member(view, 0)
+    while member.name != TRAILER and not _ends(view, position):
         member, position = _member(view, position)
-        name = member.name
     return position
 
 

@@ -24,7 +24,10 @@ DIRECTORY, ASSOCIATED, MULTI_EXTENT = 0x02, 0x04, 0x80
 _EL_TORITO = b"EL TORITO SPECIFICATION"
 _SYMLINK, _FILE_TYPE = 0o120000, 0o170000
 # A broken image ends in an error, not in a loop.
-MOST_RECORDS, _MOST_DEPTH, _MOST_DESCRIPTORS, _LARGEST_DIRECTORY = 1 << 20, 64, 64, 1 << 22
+MOST_RECORDS, _MOST_DEPTH, _MOST_DESCRIPTORS, _LARGEST = 1 << 20, 64, 64, 1 << 22
+# More than any record's system use has, with all areas that continue it: a name needs two, a link seventeen.
+_MOST_ENTRIES = 64
+_LONGEST_FAULT = 300
 
 
 class NotIso9660(Exception):
@@ -106,8 +109,9 @@ class Iso:
         self._root = self._extent(self._record(descriptor[156:190], 0))
 
     def fault(self, text: str) -> Exception:
-        """Return the error of a broken image."""
-        return self._fault(self.path, text)
+        """Return the error of a broken image: a line, whatever names the image has in it."""
+        line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text[:_LONGEST_FAULT])
+        return self._fault(self.path, line)
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset`; a fault where the file is too short."""
@@ -138,7 +142,7 @@ class Iso:
 
     def records(self, offset: int, length: int) -> Iterator[Record]:
         """Yield the records of a directory, without . and .."""
-        if length > _LARGEST_DIRECTORY:
+        if length > _LARGEST:
             raise self.fault("damaged directory: too long")
         data = self.read(offset, length)
         position = 0
@@ -187,10 +191,11 @@ class Iso:
 
     def _rock_ridge(self, area: bytes) -> tuple[str, int]:
         """Return name (RRIP §4.1.4) and mode (§4.1.1) in a system use area and those that continue it (SUSP §5.1)."""
-        parts, mode = [], 0
-        for _ in range(_MOST_DEPTH):
+        parts, mode, left = [], 0, _MOST_ENTRIES
+        while True:
             at, further = 0, None
-            while at + 4 <= len(area) and 4 <= area[at + 2] <= len(area) - at:
+            while left and at + 4 <= len(area) and 4 <= area[at + 2] <= len(area) - at:
+                left -= 1
                 signature, body = area[at : at + 2], area[at + 4 : at + area[at + 2]]
                 if signature == b"NM":
                     parts.append(body[1:])
@@ -250,4 +255,6 @@ class Iso:
         extent = self.find(path)
         if extent is None or extent.directory:
             return None
+        if extent.length > _LARGEST:
+            raise self.fault(f"{path} has {extent.length} bytes: more than {_LARGEST}")
         return self.read(extent.offset, extent.length)

@@ -70,6 +70,8 @@ def _by_description(iso: Iso, info: dict[str, Any]) -> KargsArea | None:
         areas.append(within(iso, file.slice(int(entry.get("offset") or 0), size), "kernel argument"))
         ends.append(str(entry.get("end") or "\n"))
         pad = str(entry.get("pad") or "#")
+        if len(pad.encode()) != 1:
+            raise ValueError
     return _checked(iso, KargsArea(tuple(areas), str(info.get("default") or "").strip(), pad, tuple(ends)), size)
 
 

@@ -113,9 +113,9 @@ def _print_summary(summary: dict[str, Any]) -> None:
             print(f"  default:  {kargs['default']}")
         for place in kargs["areas"]:
             print(f"  area:     {place['length']} bytes at {place['offset']}")
-    features = sorted(name for name, value in summary.get("features", {}).items() if value)
-    if features:
-        print(f"features:   {', '.join(features)}")
+    features = summary.get("features")
+    if isinstance(features, dict) and any(features.values()):
+        print(f"features:   {', '.join(sorted(name for name, value in features.items() if value))}")
 
 
 def show(args: argparse.Namespace) -> int:

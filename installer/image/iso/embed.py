@@ -33,8 +33,11 @@ def ignition_area(iso: Iso) -> Extent:
         file = iso.find(name)
         if file is None or file.directory:
             raise iso.fault(f"coreos/igninfo.json names {name or 'no file'}, which is not in the image")
-        offset = int(info.get("offset") or 0)
-        length = int(info.get("length") or file.length - offset)
+        try:
+            offset = int(info.get("offset") or 0)
+            length = int(info.get("length") or file.length - offset)
+        except (ValueError, TypeError, OverflowError):
+            raise iso.fault("coreos/igninfo.json does not have the form that CoreOS gives it") from None
         if offset < 0 or offset + length > file.length:
             raise iso.fault(f"coreos/igninfo.json reaches beyond the end of {name}")
         return within(iso, file.slice(offset, length), "Ignition embed")

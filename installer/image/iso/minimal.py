@@ -174,6 +174,8 @@ def resize_tables(overlay: Overlay, old_size: int) -> None:
     array = bytearray(_read(overlay, entries_lba * _DISK_SECTOR, length))
     array_sectors = (length + _DISK_SECTOR - 1) // _DISK_SECTOR
     last_usable = new - array_sectors - 2
+    if len(array) != length or last_usable < 0:
+        return
     for at in range(0, length, entry_size):
         first, last = struct.unpack_from("<QQ", array, at + 32)
         if any(array[at : at + 16]) and last > last_usable:

@@ -53,8 +53,20 @@ def test_damaged_archives():
         cpio.unpack(b"070707" + archive[6:])
     with pytest.raises(ValueError, match="truncated cpio archive"):
         cpio.unpack(archive[:116])
+    # A trailer is not asked for; what follows without it is zeros or nothing.
+    assert cpio.unpack(archive[:117]) == cpio.unpack(archive[:120] + bytes(8)) == {"a": b"12345"}
+    assert len(list(cpio.archives(archive[:120] + bytes(8) + archive, LIMIT))) == 2
     with pytest.raises(ValueError, match="not a newc cpio archive"):
-        cpio.unpack(archive[:117])  # the content is there, what follows it is not
+        cpio.unpack(archive[:120] + b"x")
+
+
+def test_a_compressed_archive_within_a_compressed_one_is_junk():
+    archive = gzip.compress(cpio.pack({"a": b"1"}))
+    assert len(list(cpio.archives(archive * 2, LIMIT))) == 2
+    for _ in range(3000):
+        archive = gzip.compress(archive, 0)
+    with pytest.raises(cpio.BadArchive, match="junk within a compressed archive"):
+        list(cpio.archives(archive, LIMIT))
 
 
 def test_compression():

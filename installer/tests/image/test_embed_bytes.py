@@ -34,6 +34,8 @@ def test_the_area_by_its_description():
         ({"file": "no.img"}, "names no.img, which is not in the image"),
         ({}, "names no file, which is not in the image"),
         ({"file": "coreos"}, "names coreos, which is not"),
+        ({"file": "ign.img", "offset": [1]}, "does not have the form"),
+        ({"file": "ign.img", "length": float("inf")}, "does not have the form"),
     ):
         with pytest.raises(NotIso9660, match=expected):
             embed.ignition_area(opened(live(info=wrong)))
@@ -101,6 +103,7 @@ def test_kernel_arguments_by_their_description():
         ({**single, "size": 0}, "the kernel argument area lies outside the image"),
         ({**single, "files": [{"path": "no"}]}, "names no, which is not in the image"),
         ({**single, "files": [{"path": "coreos"}]}, "names coreos, which is not"),
+        ({**single, "files": [{**entry, "pad": "##"}]}, "does not have the form"),
     ):
         with pytest.raises(NotIso9660, match=expected):
             kargareas.kargs_area(opened(live(kargs=wrong) + bytes(4096)))

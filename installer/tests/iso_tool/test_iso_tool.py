@@ -247,6 +247,15 @@ def test_damaged_images_are_refused_or_served(bases, tmp_path):
                 pass
 
 
+def test_features_of_another_form_are_passed_over(bases, tmp_path, capfd):
+    iso = tmp_path / "x.iso"
+    iso.write_bytes(
+        bases("2023-07.x86_64").read_bytes().replace(b'{"installer-config": true}', b'["installer-config", 1]   ')
+    )
+    assert node0("show", iso) == 0
+    assert "features" not in capfd.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["2022-02", "2023-07.x86_64", "2021-12"])
 def test_minimal(bases, name, tmp_path):
     base, out, rootfs = bases(name), tmp_path / "min.iso", tmp_path / "rootfs.img"

@@ -35,8 +35,9 @@ from lab.machines.container.spec import NotBootable, Stage
 
 # Exit codes of the outer process. STOPPED: the early boot stopped, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12
-#: Messages of the first process: LISTENING comes with seccomp's listener, RUNNING when init is about to run.
-LISTENING, RUNNING = b"listening", b"running"
+#: Messages of the first process: LISTENING comes with seccomp's listener, RUNNING when init is about to run. REFUSED:
+#: the early boot stopped before it had a console; why follows.
+LISTENING, RUNNING, REFUSED = b"listening", b"running", b"refused "
 # linux/capability.h: CAP_SYS_MODULE, CAP_SYS_RAWIO. Units that need them are left out (ConditionCapability=).
 _NEVER = (16, 17)
 _MESSAGE_BYTES = 1 << 20
@@ -121,7 +122,11 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         syscalls.hide()
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         stage = _stage(order)
-        stage.lay_out(Path("place"), [_take(image) for image in images])
+        try:
+            stage.lay_out(Path("place"), [_take(image) for image in images])
+        except NotBootable as error:
+            line.send(REFUSED + error.reason.encode(errors="replace")[:4000])
+            raise
         gc.collect()
         syscalls.mount("dev", "place/dev", flags=syscalls.MS_BIND | syscalls.MS_REC)
         _mount_kernels(order)

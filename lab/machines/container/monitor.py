@@ -161,6 +161,10 @@ class Monitor:
         Path(f"/proc/{self.outer}/oom_score_adj").write_text(str(OOM_SCORE))
         self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
+        if message.startswith(holder.REFUSED):
+            reason = message[len(holder.REFUSED) :].decode(errors="replace")
+            self.say(reason)
+            raise NotBootable(reason)
         _expect(message, holder.LISTENING)
         self._group.put_beside(self.outer)
         self._broker = Broker(fds[0], self._users, self)

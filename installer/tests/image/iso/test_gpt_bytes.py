@@ -90,7 +90,9 @@ def test_the_largest_array():
 
 def test_partition_tables_of_other_images_are_left_alone():
     data = table(100 * 512)
-    for change in ((512, b"X"), (512 + 32, struct.pack("<Q", 98)), (512 + 32, struct.pack("<Q", 100))):
+    assert resized(data, 2 * 512)[512:] == data[512:1024]  # there is no room for it
+    outside = struct.pack("<Q", 1 << 40)
+    for change in ((512, b"X"), *((512 + 32, struct.pack("<Q", last)) for last in (98, 100)), (512 + 72, outside)):
         other = bytearray(data)
         other[change[0] : change[0] + len(change[1])] = change[1]
         image = resized(other, 90 * 512)

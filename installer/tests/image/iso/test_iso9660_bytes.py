@@ -37,6 +37,9 @@ def test_reading_to_the_last_byte():
 def test_a_file_may_end_with_the_image_and_not_after_it():
     data = image({"A;1": b"a" * 100})
     assert opened(data[: FIRST + 100]).file("a") == b"a" * 100
+    larger = image({"A;1": bytes((1 << 22) + 1)})
+    with pytest.raises(NotIso9660, match="a has 4194305 bytes: more than 4194304"):
+        opened(larger).file("a")
     with pytest.raises(NotIso9660, match="truncated: A lies beyond its end"):
         opened(data[: FIRST + 99]).find("a")
     with pytest.raises(NotIso9660, match="lies beyond its end"):
@@ -76,6 +79,11 @@ def test_names():
     assert rock_ridge(use + elsewhere, b"??" + b"NM" + bytes([8, 1, 0]) + b"def") == ["abcdef"]
     again = b"CE" + bytes([28, 1]) + both(19) + both(0) + both(28)
     assert rock_ridge(use + again, again) == ["abc"]
+    more = b"XX\x04\x01"
+    for before, found in ((62, "abcdef"), (63, "abc")):
+        # Of a system use area that goes on and on, so many entries are read.
+        goes_on = b"CE" + bytes([28, 1]) + both(19) + both(0) + both(4 * (before - 1) + 8)
+        assert rock_ridge(use + goes_on, more * (before - 1) + b"NM\x08\x01\0def") == [found]
     with pytest.raises(NotIso9660, match="the image is truncated"):
         rock_ridge(b"CE" + bytes([28, 1]) + both(50) + both(2) + both(8))
     assert [iso9660.plain_name(name) for name in ("a.b;1", "a.;1", "a")] == ["A.B", "A", "A"]

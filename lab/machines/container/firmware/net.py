@@ -110,23 +110,35 @@ def listed(url: str, script: str) -> Entry:
     kernel, initrds = list[str](), list[str]()
     for line in lines:
         words = line.split()
+        # iPXE's settings, and commands that depend on the one before (ipxe.org/scripting).
+        more = next((word for word in words if word in ("||", "&&") or "${" in word), "")
         match words:
             case []:
                 continue
-            case ["kernel", path, *arguments]:
-                kernel = [urljoin(url, path), *arguments]
-            case ["initrd", "--name", _, path] | ["initrd", path]:
-                initrds.append(urljoin(url, path))
+            case [comment, *_] if comment.startswith("#"):
+                continue
+            case ["kernel", path, *arguments] if not (more or path.startswith("-")):
+                kernel = [_joined(url, path), *arguments]
+            case ["initrd", "--name", _, path] | ["initrd", path] if not more:
+                initrds.append(_joined(url, path))
             case ["boot"]:
                 break
-            case _ if not words[0].startswith("#"):
+            case _:
                 raise BootStopped(
-                    f"error: {url}: {words[0]}: a container's firmware knows scripts of kernel, initrd and boot alone; "
-                    "use virtual machines for others."
+                    f"error: {url}: {more or words[0]}: a container's firmware knows scripts of "
+                    "kernel, initrd and boot alone; use virtual machines for others."
                 )
     if not kernel:
         raise NoEntry(f"the iPXE script {url} boots nothing")
     return Entry(kernel[0], tuple(kernel[1:]), tuple(initrds))
+
+
+def _joined(url: str, path: str) -> str:
+    """Return the address of what a script names. Raises NoEntry."""
+    try:
+        return urljoin(url, path)
+    except ValueError as error:
+        raise NoEntry(f"{url}: {path}: {error}") from None
 
 
 def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:

@@ -120,6 +120,7 @@ class Initramfs:
 
     def _script(self, name: str, text: str) -> None:
         place = self.tree / name
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.unlink(missing_ok=True)
         place.write_text(text)
         place.chmod(0o755)

@@ -235,6 +235,14 @@ def assert_one_line(console_text, end):
     assert len(console_text.splitlines()) < 12, console_text
 
 
+@pytest.mark.parametrize("name", ["\ud800", "a\nb\x1b[2J", "x" * 1_500_000], ids=["surrogate", "lines", "long"])
+def test_a_name_in_a_medium_is_told_in_one_line(fence, tmp_path, name):
+    console_text, end = power_on(fence, tmp_path, medium=iso(tmp_path, kargs={**KARGS, "files": [{"path": name}]}))
+    assert_one_line(console_text, end)
+    assert end.startswith("error: the medium: coreos/kargs.json names ")
+    assert end.isprintable()
+
+
 # Each example is a boot or two, and each question of a boot a fork of a process that has imported all tests.
 _FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -81,14 +82,23 @@ def test_a_script_of_what_to_boot() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["dhcp", "chain http://b/c", "kernel", "goto x", "set a b", "sanboot iscsi:x", "boot x"]
+    ("line", "word"),
+    [
+        *((line, line.split()[0]) for line in ("dhcp", "chain http://b/c", "kernel", "goto x", "set a b", "boot x")),
+        ("kernel --name k a", "kernel"),
+        ("kernel a b || shell", "||"),
+        ("initrd a && boot", "&&"),
+        ("kernel a mac=${net0/mac}", "mac=${net0/mac}"),
+    ],
 )
-def test_a_script_that_does_more_is_for_virtual_machines(line: str) -> None:
-    with pytest.raises(BootStopped, match=f"{line.split()[0]}: .* use virtual machines"):
+def test_a_script_that_does_more_is_for_virtual_machines(line: str, word: str) -> None:
+    with pytest.raises(BootStopped, match=f": {re.escape(word)}: .* use virtual machines"):
         net.listed(URL, f"#!ipxe\nkernel a\n{line}\nboot\n")
 
 
-@pytest.mark.parametrize("script", ["", "kernel a\nboot\n", "#!ipxe\n", "#!ipxe\nboot\nkernel a\n"])
+@pytest.mark.parametrize(
+    "script", ["", "kernel a\nboot\n", "#!ipxe\n", "#!ipxe\nboot\nkernel a\n", "#!ipxe\nkernel http://[::1/a\nboot\n"]
+)
 def test_a_script_that_boots_nothing_is_passed_over(script: str) -> None:
     with pytest.raises(NoEntry):
         net.listed(URL, script)

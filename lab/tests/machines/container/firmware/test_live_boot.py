@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -10,10 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from installer.common import cpio
 from lab.machines.container.firmware.disk import slices
 from lab.machines.container.firmware.partitions import Partition, Table
 from lab.machines.container.spec import Nic
 from lab.tests.machines.container.firmware import kit
+from lab.tests.machines.container.firmware.medium_kit import bootable
 
 #: They boot the machine OS of the cache, which only the lane of labs builds before: elsewhere they would be skipped.
 pytestmark = pytest.mark.lab
@@ -308,6 +311,25 @@ def test_a_live_boot_without_a_config_stops_and_says_so(tmp_path: Path) -> None:
     assert "node0: BOOT STOPPED in the initramfs. Failed units:\nnode0-ignition-config.service" in console
     assert "the embed area of the medium (images/ignition.img) is empty" in console
     assert "BootStopped: node0-ignition-config.service failed" in console
+
+
+@pytest.mark.parametrize(
+    ("initrd", "why"),
+    [
+        (b"no archive", "Initramfs unpacking failed: byte 0: neither a cpio archive nor a known compression"),
+        (cpio.pack({"x": b""}), "Kernel panic - not syncing: VFS: Unable to mount root fs"),
+        (cpio.pack({"init": b""}), "Failed to switch root: Specified switch root path '/sysroot'"),
+    ],
+    ids=["broken", "no init", "nothing else"],
+)
+def test_an_initrd_that_starts_nothing_is_told_in_one_line(tmp_path: Path, initrd: bytes, why: str) -> None:
+    listed = {"default": "", "size": 16, "files": [{"path": "isolinux.cfg"}]}
+    files = {"images/pxeboot/vmlinuz": b"", "images/pxeboot/initrd.img": initrd, "images/ignition.img": bytes(4)}
+    files |= {"isolinux.cfg": b"a\n".ljust(16, b"#"), "coreos/kargs.json": json.dumps(listed).encode()}
+    iso = bootable(tmp_path, files, uefi=True)
+    console, _ = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(iso), memory_mib=512))
+    assert why in console
+    assert "Traceback" not in console
 
 
 def test_a_config_that_ignition_refuses_stops_the_boot_and_is_not_shown(tmp_path: Path) -> None:

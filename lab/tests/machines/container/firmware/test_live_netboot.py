@@ -95,7 +95,8 @@ def _pxe_files(folder: Path) -> None:
     url, live = "http://192.168.7.1:8080/boot", "ignition.firstboot ignition.platform.id=metal console=ttyS0,115200n8"
     with kit.machine_os().open("rb") as image:
         for name in ("vmlinuz", "initrd.img", "rootfs.img"):
-            content = Iso(image, "").file(f"images/pxeboot/{name}") or b""
+            extent = Iso(image, "").tree()[f"images/pxeboot/{name}"]
+            content = os.pread(image.fileno(), extent.length, extent.offset)
             more = bytes(-len(content) % 4) + gzip.compress(archive) if name == "initrd.img" else b""
             (folder / f"agent.x86_64-{name}").write_bytes(content + more)
     (folder / "agent.x86_64.ipxe").write_text(
