@@ -1,7 +1,7 @@
 """The early boot: the units of the image's initramfs, started in systemd's order.
 
 It runs as the machine's first process, in the machine's namespaces and in its fence (see
-lab.machines.container.fence.holder): what it reads and starts was written by whoever made the image.
+lab.machines.container.holder): what it reads and starts was written by whoever made the image.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ def powered(folder: Path, machine: MachineSpec) -> Iterator[Machine]:
     group = f"test-{os.getpid()}"
     command = ["unshare", "-mpn", "--mount-proc", "--fork", "--kill-child", sys.executable]
     command += ["-m", "lab.machines.container.monitor", str(folder), f"{group}/m", "1"]
-    log = folder / "warden.log"
+    log = folder / "monitor.log"
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     started = Machine(Path(machine.console_log), process)

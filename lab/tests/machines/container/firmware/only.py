@@ -63,20 +63,20 @@ def main(directory: str, script: str, folder: str) -> int:
     # By no process number: each has the same ones in its namespace, and the control groups are the host's.
     group = f"test-{uuid.uuid4().hex[:8]}/1"
     status = os.open("/dev/null", os.O_WRONLY)
-    warden = Monitor(Path(directory), group, looking, status)
+    monitor = Monitor(Path(directory), group, looking, status)
     if folder != "-":
         serve(folder)
     try:
-        warden.start()
-        if warden.serve() == holder.STOPPED:
-            last_line = Path(warden.spec.console_log).read_text().strip().splitlines()[-1]
+        monitor.start()
+        if monitor.serve() == holder.STOPPED:
+            last_line = Path(monitor.spec.console_log).read_text().strip().splitlines()[-1]
             sys.stdout.write(f"BootStopped: {last_line}\n")
     except NotBootable as error:
         sys.stdout.write(f"{type(error).__name__}: {error.reason}\n")
     finally:
         sys.stdout.flush()
         with contextlib.suppress(OSError):
-            cgroups.Group(warden.hierarchies, group).remove()
+            cgroups.Group(monitor.hierarchies, group).remove()
     return 0
 
 
