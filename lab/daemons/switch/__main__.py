@@ -63,7 +63,14 @@ class _Group:
             if self._indexes.get(name) != indexes.get(name):
                 self._forget(name)
                 if name in indexes:
-                    self._take_up(name)
+                    try:
+                        self._take_up(name)
+                    except (OSError, NetlinkError):
+                        if (indexes[name], name) in socket.if_nameindex():
+                            raise
+                        # A cable that has just gone, which the kernel will notify of.
+                        del indexes[name]
+                        up.discard(name)
             if name in self._up - up and self.lacp is not None:
                 self.lacp.lost(self.group.ports.index(name), now)
         self._indexes, self._up = indexes, up

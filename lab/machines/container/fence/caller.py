@@ -97,8 +97,9 @@ class Caller:
             descriptor = os.open(f"/proc/{self.pid}/fd/{own[1]}", os.O_PATH | os.O_CLOEXEC)
             self.check()
             return descriptor
-        # A relative path may lead up: it is looked up from the root, with the directory's name before it.
-        path = os.path.join(os.readlink(f"/proc/{self.pid}/cwd"), path)
+        if not os.path.isabs(path):
+            # It may lead up: it is looked up from the root, with the directory's name before it.
+            path = os.path.join(os.readlink(f"/proc/{self.pid}/cwd"), path)
         root = os.open(f"/proc/{self.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             self.check()

@@ -1,6 +1,8 @@
 """The switch's programs: which cables need them, and that the kernel takes them."""
 
 import os
+import selectors
+import socket
 
 import pytest
 from hypothesis import given
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 
 from lab import topology
 from lab.daemons.switch import bpf
-from lab.daemons.switch.config import groups
+from lab.daemons.switch.__main__ import _Group
+from lab.daemons.switch.config import Group, groups
 from lab.layout import Layout
 
 TEXT = """
@@ -63,3 +66,12 @@ def test_the_kernel_takes_every_program(legs, vlan, ports):
 def test_what_the_kernel_has_against_a_program_is_told():
     with pytest.raises(OSError, match="R0 !read_ok"):
         bpf.load(bytes.fromhex("9500000000000000"))
+
+
+def test_a_cable_that_goes_as_it_comes_does_not_end_the_switch(monkeypatch):
+    with selectors.DefaultSelector() as selector:
+        switched = _Group(Group(ports=("nv1", "lo"), legs=()), 0, selector)
+        switched.look({"nv1": {"ifindex": 1 << 30, "flags": ["LOWER_UP"]}}, 0)
+        monkeypatch.setattr(bpf, "attach", lambda *_: os.open("/nowhere", os.O_RDONLY))
+        with pytest.raises(FileNotFoundError):
+            switched.look({"lo": {"ifindex": socket.if_nametoindex("lo"), "flags": ["LOWER_UP"]}}, 0)

@@ -184,6 +184,18 @@ def test_a_name_is_no_capability(asked, name):
     assert asked.may(os.getpid(), _CAP_SYS_ADMIN)
 
 
+def test_a_caller_too_deep_for_a_path_still_names_files_by_theirs(asked, tmp_path):
+    script = "import os\nfor _ in range(40): os.mkdir('d' * 200); os.chdir('d' * 200)\nprint(flush=True); input()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with process:
+        process.stdout.readline()
+        descriptor = asked.caller(process.pid).open(str(tmp_path))
+        assert os.path.samestat(os.fstat(descriptor), tmp_path.stat())
+        os.close(descriptor)
+
+
 def test_mounts_with_names_of_any_bytes_are_listed():
     lines = caller.lines_of(
         b"20 1 254:0 / / rw - ext4 /dev/vda rw\n"
