@@ -139,15 +139,16 @@ def _host(host: Host, file: str, path: str) -> dict[str, Any]:
         ],
         "rootDeviceHints": hints_fields(host.root_device_hints),
         "bmc": without_login(host.bmc.address) if host.bmc else "",
-        "networkConfig": _network_config(host.network_config),
+        "networkConfig": _network_config(host),
     }
 
 
-def _network_config(config: Any) -> dict[str, Any] | None:
+def _network_config(host: Host) -> dict[str, Any] | None:
     """Return the topology that an NMState document asks for; it has none of the document's settings and secrets."""
-    if config is None:
+    if host.network_config is None:
         return None
-    document, plan, _ = planned(config)
+    macs = {nic.name: values.canonical_mac(nic.mac_address).upper() for nic in host.interfaces}
+    document, plan, _ = planned(host.network_config, macs)
     servers = document.dns.servers if document.dns else ()
     return {
         "interfaces": [entry for one in plan.interfaces for entry in _interfaces(one, plan)],

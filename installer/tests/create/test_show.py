@@ -97,6 +97,20 @@ def test_a_host_is_what_its_files_say(shown):
     }  # fmt: skip
 
 
+def test_an_address_is_copied_from_where_create_image_has_it(shown):
+    document = """
+interfaces:
+- {name: eth0, type: ethernet}
+- {name: br-ex, type: ovs-bridge, bridge: {port: [{name: eth0}, {name: br-ex}]}}
+- {name: br-ex, type: ovs-interface, copy-mac-from: eth0,
+   ipv4: {enabled: true, address: [{ip: 192.168.111.80, prefix-length: 24}]}}
+"""
+    [host] = shown(agent=changed(AGENT, "hosts.0.networkConfig", yaml.safe_load(document)))["hosts"]
+    assert [entry.get("macAddress") for entry in host["networkConfig"]["interfaces"]] == [
+        None, None, host["interfaces"][0]["macAddress"],
+    ]  # fmt: skip
+
+
 def test_what_was_left_out_is_named_with_what_stands_for_it(shown):
     install = changed(changed(SNO, "networking", {"machineCIDR": "192.168.111.0/24"}), "compute.0.replicas", ...)
     install = changed(install, "controlPlane", ...)
