@@ -57,7 +57,7 @@ class Proxy:
             try:
                 peer = await asyncio.to_thread(self._dial, host, port)
                 far_reader, far_writer = await asyncio.open_connection(sock=peer, limit=_CHUNK)
-            except (OSError, OverflowError, LabError):
+            except (OSError, OverflowError, UnicodeError, LabError):
                 writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
                 await writer.drain()
                 return

@@ -86,6 +86,7 @@ def test_names_lead_where_the_lab_says():
         (b"CONNECT x:99999 HTTP/1.1\r\n\r\n", b"502"),
         (b"CONNECT away:1 HTTP/1.1\r\n\r\n", b"502"),
         (b"CONNECT gone:1 HTTP/1.1\r\n\r\n", b"502"),
+        (b"CONNECT a..b:1 HTTP/1.1\r\n\r\n", b"502"),
         (b"X" * 20_000 + b"\r\n\r\n", b""),
     ],
 )
@@ -93,6 +94,7 @@ def test_a_request_that_leads_nowhere_ends_itself_alone(head, status):
     def dial(host, port):
         if host == "gone":
             raise LabError("lab has ended")
+        host.encode("idna")
         raise OverflowError if port > 65535 else ConnectionRefusedError
 
     with proxied(dial) as port:
