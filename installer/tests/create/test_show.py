@@ -130,6 +130,26 @@ def test_contradictions_are_part_of_it(shown):
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "more", "held_up"),
+    [("linux-bridge", [], True), ("bond", [], False), ("linux-bridge", [{"name": "eth1", "type": "ethernet",
+      "ipv4": {"enabled": True, "dhcp": True}}], False)],
+)  # fmt: skip
+def test_a_host_is_not_in_the_machine_network_by_a_bridge_alone(shown, kind, more, held_up):
+    document = yaml.safe_load("""
+interfaces:
+- {name: eth0, type: ethernet, mac-address: "52:54:00:6e:30:00"}
+- {name: br0, bridge: {port: [{name: eth0}]}, link-aggregation: {mode: active-backup, port: [eth0]},
+   ipv4: {enabled: true, address: [{ip: 192.168.111.80, prefix-length: 24}]}}
+""")
+    bridge = document["interfaces"][1]
+    bridge["type"] = kind
+    del bridge["bridge" if kind == "bond" else "link-aggregation"]
+    document["interfaces"] += more
+    lines = shown(agent=changed(AGENT, "hosts.0.networkConfig", document))["contradictions"]
+    assert held_up == any("interfaces[1]: br0 is of type linux-bridge, of which the service counts" in x for x in lines)
+
+
 @pytest.mark.parametrize("output", ["yaml", "text"])
 def test_the_other_forms_say_the_same(shown, output):
     written = shown(SECRETS, output=output)
