@@ -122,7 +122,9 @@ class LiveView(logging.Handler):
             words = stage.partition(":")[0]
             done = STAGES.index(words) + 1 if words in STAGES else 0
             table.add_row(
-                Text(f"   {name}"), ProgressBar(total=len(STAGES), completed=done, width=_BAR), Text(stage, no_wrap=True)
+                Text(f"   {name}"),
+                ProgressBar(total=len(STAGES), completed=done, width=_BAR),
+                Text(stage, no_wrap=True),
             )
         return table
 
