@@ -15,6 +15,8 @@ from installer.config.types.install import InstallConfig
 from installer.config.values import check
 
 _TRUE = ("true", "yes", "on", "y", "1")  # as nmstate reads it (nmstate.md §3)
+# The service counts addresses of these types alone.
+_COUNTED = ("ethernet", "bond", "vlan")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ def contradictions(
     virtual = list(_virtual(install))
     taken = hostaddresses.holders(entries)
     held = {**({rendezvous_ip: _RENDEZVOUS} if rendezvous_ip else {}), **taken}
+    wanted = _wanted(install, entries, rendezvous_ip)
     found = [
         *_names(hosts, file, path),
         *(line for host, entry in zip(hosts, entries, strict=True) for line in _alone(host, entry)),
@@ -56,7 +59,13 @@ def contradictions(
         *hostaddresses.virtual_addresses(virtual, held),
         *_virtual_in_networks(virtual, subnets),
         *_routers(entries, {**dict(virtual), **held}),
-        *hostaddresses.outside(_wanted(install, entries, rendezvous_ip), subnets),
+        *hostaddresses.outside(wanted, subnets),
+        *(
+            line
+            for host, entry in zip(hosts, entries, strict=True)
+            if entry in wanted
+            for line in _uncounted(host, entry, subnets)
+        ),
     ]
     if rendezvous_ip and subnets:
         masters = [entry for host, entry in zip(hosts, entries, strict=True) if host.role in ("", "master")]
@@ -131,12 +140,7 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
     """Read addresses and default routes of a document that need not be valid: what cannot be read is left out."""
     document = host.network_config if isinstance(host.network_config, dict) else {}
     addresses: list[tuple[str, Interface | None, _Place]] = []
-    mentioned = set(_texts(document.get("interfaces")))
-    # A NIC that the document says nothing of asks for an address: NetworkManager's default.
-    asks = not document or any(
-        mentioned.isdisjoint((nic.name, nic.mac_address.lower(), check.canonical_mac(nic.mac_address)))
-        for nic in host.interfaces
-    )
+    asks = _has_unmentioned(host, document)
     for index, interface in enumerate(_maps(document.get("interfaces"))):
         if interface.get("state") in ("absent", "ignore"):
             continue
@@ -144,7 +148,7 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
             settings = interface.get(family)
             if not isinstance(settings, dict) or str(settings.get("enabled", True)).lower() not in _TRUE:
                 continue
-            asks |= any(str(settings.get(field)).lower() in _TRUE for field in ("dhcp", "autoconf"))
+            asks |= _asks(settings)
             for number, entry in enumerate(_maps(settings.get("address"))):
                 path = f"{place.path}.interfaces[{index}].{family}.address[{number}].ip"
                 own = _interface(entry)
@@ -155,6 +159,38 @@ def _host(place: _Place, host: Host) -> HostAddresses[_Place]:
     defaults = [route for route in configured if _is_default(route)]
     hops = [check.address(str(route.get("next-hop-address", ""))) for route in defaults]
     return HostAddresses(place, tuple(addresses), routers=tuple(str(hop) for hop in hops if hop), asks=asks)
+
+
+def _has_unmentioned(host: Host, document: dict[str, Any]) -> bool:
+    """Return whether the document says nothing of a NIC, which then asks for an address: NetworkManager's default."""
+    mentioned = set(_texts(document.get("interfaces")))
+    return not document or any(
+        mentioned.isdisjoint((nic.name, nic.mac_address.lower(), check.canonical_mac(nic.mac_address)))
+        for nic in host.interfaces
+    )
+
+
+def _asks(family: dict[str, Any]) -> bool:
+    return any(str(family.get(field)).lower() in _TRUE for field in ("dhcp", "autoconf"))
+
+
+def _uncounted(host: Host, entry: HostAddresses[_Place], subnets: Sequence[Subnet]) -> Iterator[tuple[_Place, str]]:
+    """Find an interface by which alone a host can be in the machine networks, and whose addresses do not count."""
+    document = host.network_config if isinstance(host.network_config, dict) else {}
+    if not subnets or _has_unmentioned(host, document):
+        return
+    ways = []
+    for index, interface in enumerate(_maps(document.get("interfaces"))):
+        path = f"{entry.place.path}.interfaces[{index}]"
+        own = [own.ip for _, own, place in entry.addresses if own and place.path.startswith(f"{path}.")]
+        families = [interface.get(name) for name in ("ipv4", "ipv6")]
+        asks = any(isinstance(family, dict) and family.get("enabled") and _asks(family) for family in families)
+        if asks or any(address in subnet for address in own for subnet in subnets):
+            ways.append((_Place(entry.place.file, path), interface.get("name"), interface.get("type", _COUNTED[0])))
+    if not any(kind in _COUNTED for _, _, kind in ways):
+        for place, name, kind in ways[:1]:
+            rule = f"{name} is of type {kind}, of which the service counts no addresses: the host would be held up"
+            yield place, f"{rule} (belongs-to-machine-cidr); give it to a NIC, bond or VLAN"
 
 
 def _routes(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -177,9 +213,8 @@ def _alone(host: Host, entry: HostAddresses[_Place]) -> Iterator[tuple[_Place, s
     counted = {
         f"{entry.place.path}.interfaces[{index}]."
         for index, interface in enumerate(_maps(document.get("interfaces")))
-        if interface.get("type") in ("ethernet", "bond", "vlan")
+        if interface.get("type") in _COUNTED
     }
-    # The service counts addresses of these types alone.
     of = [(next((one for one in counted if place.path.startswith(one)), ""), own) for place, own in held]
     for (one, mine), (other, theirs) in combinations(of, 2):
         if one and other and one != other and (rule := hostaddresses.overlapping(mine, theirs)):

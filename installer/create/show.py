@@ -147,7 +147,8 @@ def _network_config(host: Host) -> dict[str, Any] | None:
     """Return the topology that an NMState document asks for; it has none of the document's settings and secrets."""
     if host.network_config is None:
         return None
-    document, plan, _ = planned(host.network_config, {nic.name: nic.mac_address.upper() for nic in host.interfaces})
+    macs = {nic.name: values.canonical_mac(nic.mac_address).upper() for nic in host.interfaces}
+    document, plan, _ = planned(host.network_config, macs)
     servers = document.dns.servers if document.dns else ()
     return {
         "interfaces": [entry for one in plan.interfaces for entry in _interfaces(one, plan)],

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import re
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +37,8 @@ class Proxy:
     def __init__(self, dial: Dial, port: int = 0) -> None:
         self._dial = dial
         self._listener = socket.create_server(("127.0.0.1", port))
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.port: int = self._listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
 
     async def serve(self) -> None:
         """Serve until it is cancelled."""
@@ -57,7 +59,7 @@ class Proxy:
             try:
                 peer = await asyncio.to_thread(self._dial, host, port)
                 far_reader, far_writer = await asyncio.open_connection(sock=peer, limit=_CHUNK)
-            except (OSError, OverflowError, LabError):
+            except (OSError, OverflowError, UnicodeError, LabError):
                 writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
                 await writer.drain()
                 return
@@ -97,26 +99,31 @@ def proxied(kubeconfig: str, proxy: str) -> str:
 
 
 def serve(lab: Lab, what: str, port: int) -> int:
-    """Print where a cluster's page or console is, and serve the proxy until Ctrl-C; the exit code. Raises LabError."""
+    """Print where a cluster's page or console is, and serve the proxy until it is interrupted or told to end; the exit
+    code. Raises LabError."""
     assets = lab.layout.root / ASSETS
     kubeconfig = kubeconfig_of(lab.layout.root)
     proxy = Proxy(dial_in(lab), port)
-    files: dict[Path, str] = {kubeconfig.with_name("kubeconfig-proxy"): proxied(kubeconfig.read_text(), proxy.url)}
+    # Another one may run, with files of its own.
+    own = kubeconfig.with_name(f"kubeconfig-proxy-{proxy.port}")
+    files: dict[Path, str] = {own: proxied(kubeconfig.read_text(), proxy.url)}
     if what == "page":
         url = f"https://{bracketed((assets / 'rendezvousIP').read_text().strip())}:{SERVICE_PORT}/"
-        token = assets / "auth/watcher-token"
+        token = assets / f"auth/watcher-token-{proxy.port}"
         files[token] = json.loads((assets / STATE).read_bytes())["node0"]["watcherToken"]
         secret = f"its token is in {token}; the page is there until the rendezvous host reboots"
     else:
         url = f"https://console-openshift-console.apps.{lab.topology.cluster_domain}/"
         secret = f"user kubeadmin, password in {assets}/auth/kubeadmin-password"
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     try:
         for path, text in files.items():
             write_private(path, text)
         print(f"{what:<10} {url} ({secret})")
         print(f"proxy      {proxy.url}, for whoever is on this machine, until Ctrl-C")
         print(f"browser    chromium --proxy-server={proxy.url} --ignore-certificate-errors {url}")
-        print(f"kubectl    export KUBECONFIG={next(iter(files))}", flush=True)
+        print(f"kubectl    export KUBECONFIG={own}", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(proxy.serve())
     finally:

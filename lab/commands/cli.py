@@ -151,6 +151,9 @@ def _add_lab(parser: argparse.ArgumentParser) -> None:
 def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments. One too many may be meant to say which lab: then the error says how that is done."""
     arguments, unknown = commands.parse_known_args(argv)
+    if unknown and arguments.command == "kubectl":
+        # argparse keeps options before the first word apart from the rest.
+        arguments.words, unknown = [*unknown, *arguments.words], []
     if unknown:
         unrecognized = f"unrecognized arguments: {' '.join(unknown)}"
         if arguments.lab is None and (of_a_lab := getattr(arguments, "of_a_lab", None)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -51,7 +52,13 @@ class LiveView(logging.Handler):
         self._last = ""
         self._guard = threading.Lock()
         self._others: list[logging.Handler] = []
-        self._live = Live(console=self._console, get_renderable=self._drawn, refresh_per_second=2, transient=False)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._drawn,
+            refresh_per_second=2,
+            # Else the console, which is stderr's, would have what is printed to a file.
+            redirect_stdout=sys.stdout.isatty(),
+        )
 
     def __enter__(self) -> LiveView:
         root = logging.getLogger()
@@ -115,7 +122,9 @@ class LiveView(logging.Handler):
             words = stage.partition(":")[0]
             done = STAGES.index(words) + 1 if words in STAGES else 0
             table.add_row(
-                f"   {name}", ProgressBar(total=len(STAGES), completed=done, width=_BAR), Text(stage, no_wrap=True)
+                Text(f"   {name}"),
+                ProgressBar(total=len(STAGES), completed=done, width=_BAR),
+                Text(stage, no_wrap=True),
             )
         return table
 

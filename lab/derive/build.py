@@ -13,7 +13,7 @@ import msgspec
 
 from lab import topology
 from lab.derive.attachment import HostNic, Iface
-from lab.derive.cluster import Cluster, Host, asks
+from lab.derive.cluster import AGENT, Cluster, Host, asks
 from lab.derive.networks import Plan, Segment
 from lab.errors import ConfigsError, TopologyError
 from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
@@ -261,6 +261,8 @@ def _buses(nics: list[HostNic]) -> list[int]:
 def _in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     """Return a problem of the topology as a file and a problem of it."""
     path, _, rule = line.partition(": ")
+    if cluster.rendezvous and rule.startswith(f"{cluster.rendezvous} "):
+        return AGENT, f"rendezvousIP: {rule.replace('machine_network', 'machineNetwork')}"
     rule = _NODE.sub(lambda match: cluster.hosts[int(match[1])][0].path or match[0], rule)
     rule = _NETWORK.sub("another network", rule)
     rule = _VIP.sub(lambda match: f"{match[1]}VIPs{match[2] or '[0]'}", rule)

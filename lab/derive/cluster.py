@@ -23,6 +23,7 @@ CLUSTER_INSTALL = "cluster-manifests/agent-cluster-install.yaml"
 MAX_NODES = 128
 # In the order in which hosts without a role get theirs.
 ROLES: tuple[Role, ...] = ("master", "arbiter", "worker")
+DEFAULT_NETWORK = "10.0.0.0/16"
 _ARCHITECTURE = "amd64"
 
 
@@ -138,10 +139,10 @@ def asks(host: Host, address: str) -> bool:
 
 def _networks_of(hosts: Iterable[Host], virtual: Iterable[str]) -> tuple[Subnet, ...]:
     """Return networks for manifests that name none, as the service finds them: those of hosts' addresses that hold the
-    API's where that is known, else the first host's."""
+    API's where that is known, else the first host's, else OpenShift's default."""
     static: list[Address] = [address for host in hosts for address in host.attachment.addresses]
     holding = [address.network for address in static if any(ip_address(text) in address.network for text in virtual)]
-    chosen = dict.fromkeys(holding or [address.network for address in static[:1]])
+    chosen = dict.fromkeys(holding or [address.network for address in static[:1]] or [ip_network(DEFAULT_NETWORK)])
     # The shortest prefix, where hosts have several in one network.
     wider = {
         network for network, other in itertools.permutations(chosen, 2)

@@ -97,10 +97,18 @@ def test_a_host_is_what_its_files_say(shown):
     }  # fmt: skip
 
 
-def test_an_address_that_is_copied_from_a_nic_is_shown(shown):
-    bridge = {"name": "br", "type": "linux-bridge", "copy-mac-from": "eth0", "bridge": {"port": [{"name": "eth0"}]}}
-    [host] = shown(agent=changed(AGENT, "hosts.0.networkConfig", {"interfaces": [bridge]}))["hosts"]
-    assert host["networkConfig"]["interfaces"][0]["macAddress"] == "52:54:00:6e:30:00"
+def test_an_address_is_copied_from_where_create_image_has_it(shown):
+    document = """
+interfaces:
+- {name: eth0, type: ethernet}
+- {name: br-ex, type: ovs-bridge, bridge: {port: [{name: eth0}, {name: br-ex}]}}
+- {name: br-ex, type: ovs-interface, copy-mac-from: eth0,
+   ipv4: {enabled: true, address: [{ip: 192.168.111.80, prefix-length: 24}]}}
+"""
+    [host] = shown(agent=changed(AGENT, "hosts.0.networkConfig", yaml.safe_load(document)))["hosts"]
+    assert [entry.get("macAddress") for entry in host["networkConfig"]["interfaces"]] == [
+        None, None, host["interfaces"][0]["macAddress"],
+    ]  # fmt: skip
 
 
 def test_what_was_left_out_is_named_with_what_stands_for_it(shown):
@@ -120,6 +128,26 @@ def test_contradictions_are_part_of_it(shown):
     assert any(
         "hosts[0].hostname: localhost is no host's name" in line for line in shown(agent=agent)["contradictions"]
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "held_up"),
+    [("linux-bridge", [], True), ("bond", [], False), ("linux-bridge", [{"name": "eth1", "type": "ethernet",
+      "ipv4": {"enabled": True, "dhcp": True}}], False)],
+)  # fmt: skip
+def test_a_host_is_not_in_the_machine_network_by_a_bridge_alone(shown, kind, more, held_up):
+    document = yaml.safe_load("""
+interfaces:
+- {name: eth0, type: ethernet, mac-address: "52:54:00:6e:30:00"}
+- {name: br0, bridge: {port: [{name: eth0}]}, link-aggregation: {mode: active-backup, port: [eth0]},
+   ipv4: {enabled: true, address: [{ip: 192.168.111.80, prefix-length: 24}]}}
+""")
+    bridge = document["interfaces"][1]
+    bridge["type"] = kind
+    del bridge["bridge" if kind == "bond" else "link-aggregation"]
+    document["interfaces"] += more
+    lines = shown(agent=changed(AGENT, "hosts.0.networkConfig", document))["contradictions"]
+    assert held_up == any("interfaces[1]: br0 is of type linux-bridge, of which the service counts" in x for x in lines)
 
 
 @pytest.mark.parametrize("output", ["yaml", "text"])

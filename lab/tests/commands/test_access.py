@@ -1,10 +1,13 @@
 """The way into a lab from this machine's browser: the proxy, and a kubeconfig that leads through it."""
 
 import asyncio
+import contextlib
 import http.client
+import signal
 import socket
+import subprocess
+import sys
 import threading
-from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -24,7 +27,7 @@ class _Page(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@contextmanager
+@contextlib.contextmanager
 def proxied(dial):
     """Provide the URL's port of a proxy with this way to connect."""
     proxy = access.Proxy(dial)
@@ -86,6 +89,7 @@ def test_names_lead_where_the_lab_says():
         (b"CONNECT x:99999 HTTP/1.1\r\n\r\n", b"502"),
         (b"CONNECT away:1 HTTP/1.1\r\n\r\n", b"502"),
         (b"CONNECT gone:1 HTTP/1.1\r\n\r\n", b"502"),
+        (b"CONNECT a..b:1 HTTP/1.1\r\n\r\n", b"502"),
         (b"X" * 20_000 + b"\r\n\r\n", b""),
     ],
 )
@@ -93,6 +97,7 @@ def test_a_request_that_leads_nowhere_ends_itself_alone(head, status):
     def dial(host, port):
         if host == "gone":
             raise LabError("lab has ended")
+        host.encode("idna")
         raise OverflowError if port > 65535 else ConnectionRefusedError
 
     with proxied(dial) as port:
@@ -108,6 +113,34 @@ def test_a_kubeconfig_leads_through_the_proxy():
     config = {"clusters": [{"name": "a", "cluster": {"server": "https://api.x:6443"}}], "users": []}
     changed = yamltext.load(access.proxied(yamltext.dump(config), "http://127.0.0.1:1"))
     assert changed["clusters"][0]["cluster"] == {"server": "https://api.x:6443", "proxy-url": "http://127.0.0.1:1"}
+
+
+def test_each_proxy_has_files_of_its_own_and_removes_them(tmp_path):
+    """Whichever signal ends it: those of another one at the same lab stay."""
+    auth = tmp_path / "cluster/auth"
+    auth.mkdir(parents=True)
+    (auth / "kubeconfig").write_text("clusters: []\n")
+    (tmp_path / "cluster/rendezvousIP").write_text("192.0.2.1")
+    (tmp_path / "cluster" / access.STATE).write_text('{"node0": {"watcherToken": "t"}}')
+    code = (
+        "import pathlib, sys, types; from lab.commands import access; "
+        "layout = types.SimpleNamespace(root=pathlib.Path(sys.argv[1])); "
+        "sys.exit(access.serve(types.SimpleNamespace(layout=layout), 'page', 0))"
+    )
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for _ in range(2):
+            command = [sys.executable, "-c", code, str(tmp_path)]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            stack.callback(process.kill)
+            assert "page" in process.stdout.readline()
+            assert "kubectl" in "".join(process.stdout.readline() for _ in range(3))
+            processes.append(process)
+        assert len(list(auth.iterdir())) == 5
+        for process, number, left in zip(processes, (signal.SIGTERM, signal.SIGHUP), (3, 1), strict=True):
+            process.send_signal(number)
+            assert process.wait(20) == 0
+            assert len(list(auth.iterdir())) == left
 
 
 def test_a_lab_without_a_cluster_is_told(tmp_path):

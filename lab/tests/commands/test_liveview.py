@@ -81,6 +81,20 @@ def test_any_message_is_shown_as_it_is(text, width):
     assert "\x1b" not in out
 
 
+def test_a_hosts_name_is_shown_as_it_is(tmp_path):
+    events = tmp_path / "events.json"
+    events.write_text('[{"message": "Host: a[/]b, reached installation stage Installing"}]')
+    out = shown(lambda: None, events, ["[red]m"])
+    assert "[red]m" in out
+    assert "a[/]b" in out
+
+
+def test_output_to_a_file_goes_there(capsys):
+    with liveview.LiveView("t", None, console=Console(file=io.StringIO(), force_terminal=True)):
+        print("console    https://x")
+    assert capsys.readouterr().out == "console    https://x\n"
+
+
 def test_other_handlers_come_back():
     before = logging.getLogger().handlers
     shown(lambda: None)

@@ -97,3 +97,9 @@ def test_a_lab_in_the_place_of_a_machine_is_told_the_option(line, labs, capsys):
 def test_a_machine_is_no_lab(labs, capsys):
     assert cli.main(["ssh", "master-0"]) == 1
     assert capsys.readouterr().err == "node0-lab: several labs run; say which with --lab: sno-1a2b, sno-3c4d\n"
+
+
+@pytest.mark.parametrize("line", ["-n x get pods", "--lab a -n x get pods", "-- -n x get pods"])
+def test_kubectls_options_are_its_own(line):
+    arguments = cli._parsed(cli.parser(), ["kubectl", *line.split()])
+    assert cli._words(arguments) == ["-n", "x", "get", "pods"]

@@ -1,10 +1,36 @@
 """The description of inputs: asked of an installer, and read."""
 
+import msgspec
 import pytest
 
 from lab.deploy import topology_for
-from lab.derive.inputs import ask, decoded
+from lab.derive import derive
+from lab.derive.inputs import Inputs, ask, decoded
 from lab.errors import TopologyError
+
+#: Manifests that list no host and no network.
+BARE = Inputs(
+    source="manifests",
+    cluster_name="z",
+    base_domain="example.com",
+    platform="none",
+    architecture="amd64",
+    replicas={"master": 1, "arbiter": 0, "worker": 0},
+    machine_networks=(),
+    cluster_networks=(),
+    service_networks=(),
+    api_vips=(),
+    ingress_vips=(),
+    user_managed_load_balancer=False,
+    rendezvous_ip="10.0.0.9",
+    ntp_sources=(),
+    minimal_iso=False,
+    proxy=None,
+    disk_encryption=None,
+    fencing=(),
+    hosts=(),
+    contradictions=(),
+)
 
 
 def program(tmp_path, script, name="node0-other"):
@@ -47,3 +73,12 @@ def test_another_installer_is_not_asked(tmp_path):
         topology_for(tmp_path, installer=[str(tmp_path / "node0-gone")])
     with pytest.raises(TopologyError, match=f"asked agent show inputs --dir {tmp_path} -o json"):
         topology_for(tmp_path, installer=program(tmp_path, script))
+
+
+def test_a_cluster_of_which_no_address_is_known_has_openshifts_default_network():
+    shape = derive(BARE)
+    assert (shape.machine_network, shape.nodes[0].ip) == ("10.0.0.0/16", "10.0.0.9")
+    elsewhere = msgspec.structs.replace(BARE, rendezvous_ip="192.168.7.9")
+    with pytest.raises(TopologyError) as refused:
+        derive(elsewhere)
+    assert str(refused.value) == "agent-config.yaml: rendezvousIP: 192.168.7.9 is outside machineNetwork 10.0.0.0/16"
