@@ -1,8 +1,11 @@
 """Boot orders set by Redfish and IPMI: a libvirt that runs nothing says what starts try."""
 
+import json
 import logging
 from contextlib import closing
 
+import bcrypt
+import flask
 import libvirt
 import msgspec
 import pytest
@@ -11,7 +14,7 @@ from drivers.errors import PowerError
 from drivers.libvirt import Hypervisor
 from drivers.protocols import BootDevice, PowerState
 from lab import topology
-from lab.daemons.bmc import LabMachines
+from lab.daemons.bmc import LabMachines, RequestLog, accounts, log_requests
 from lab.daemons.ipmi import bmc as ipmi
 from lab.layout import Layout
 from lab.machines.domain import domain_xml
@@ -261,6 +264,46 @@ def test_a_power_on_that_fails_is_none(disk, bmc, monkeypatch):
     alone.on()
     alone.cycle()
     assert disk.starts == [["cd", "disk"], ["cd", "disk"], ["disk", "cd"]]
+
+
+def test_requests_are_noted_without_passwords(tmp_path):
+    log = RequestLog(tmp_path / "log")
+    app = flask.Flask("bmc")
+    log_requests(app, log)
+
+    @app.route("/<int:status>", methods=["GET", "PATCH"])
+    def answer(status):
+        if not flask.request.remote_addr and flask.request.method == "GET":
+            log.note(flask.request, flask.Response(status=status), 1.23456, bmc="master-0")
+        return "x" * 3000, status
+
+    client, nobody = app.test_client(), {"REMOTE_ADDR": ""}
+    client.get("/399", json={"UserName": "u", "Password": "hidden"})
+    client.get("/400")
+    # By a vendor's BMC, which has a line of its own and reads more than it is asked for.
+    client.get("/204", environ_overrides=nobody)
+    client.patch("/500", environ_overrides=nobody)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert "hidden" not in (tmp_path / "log").read_text()
+    assert [line["status"] for line in lines] == [399, 400, 204, 500]
+    assert [(line["method"], line["path"], line["from"]) for line in lines[:2]] == [
+        ("GET", "/399", "127.0.0.1"), ("GET", "/400", "127.0.0.1"),
+    ]  # fmt: skip
+    assert lines[0]["body"]["UserName"] == "u"
+    assert [len(line.get("answer", "")) for line in lines] == [0, 2000, 0, 2000]
+    assert [line.get("bmc") for line in lines] == [None, None, "master-0", None]
+    assert lines[2]["seconds"] == 1.235
+    assert all(0 <= line["seconds"] < 5 for line in lines)
+    assert "body" not in lines[1]
+
+
+def test_passwords_that_bcrypt_does_not_take_are_wrong_ones(tmp_path):
+    file = tmp_path / "htpasswd"
+    file.write_text(f"admin:{bcrypt.hashpw(b'right', bcrypt.gensalt(4)).decode()}\n")
+    account = accounts(str(file))
+    assert account("admin", "right")
+    for user, password in (("admin", "right\0"), ("admin", "r" * 100), ("", ""), ("admin", "\udcff"), ("admin:", "")):
+        assert not account(user, password)
 
 
 #: What IPMI calls devices (table 28-14, parameter 5, data 2), and a flag (data 1): for good.
