@@ -140,7 +140,7 @@ def test_a_limit_lets_a_burst_pass_and_the_rest_wait(world: World) -> None:
 def test_the_device_is_as_the_nic_and_says_nothing_of_its_own(near: Near) -> None:
     with closing(near.call(Detour, "nic", 3, Impairment())) as detour:
         index = near.call(socket.if_nametoindex, "nic")
-        assert (detour.card, detour.mark, detour.name) == (index, index * 16 + 3, f"aside{index}-3")
+        assert (detour.nic, detour.mark, detour.name) == (index, index * 16 + 3, f"aside{index}-3")
         assert detour.out.getsockopt(socket.SOL_SOCKET, 36) == detour.mark
         assert detour.device == near.call(socket.if_nametoindex, detour.name)
         assert detour.exists()
@@ -188,13 +188,13 @@ def _begins_and_ends(near: Near, path: Path) -> None:
     index = near.call(socket.if_nametoindex, "nic")
 
     def ask(op: Any, **words: Any) -> impair.Reply:
-        return impair.ask(path, Request(op=op, card="nic", place=2, **words))
+        return impair.ask(path, Request(op=op, nic="nic", place=2, **words))
 
     def devices() -> str:
         return str(near.call(subprocess.check_output, ["ip", "link"], text=True, timeout=SECONDS))
 
     begun = ask("begin")
-    assert (begun.name, begun.card) == (f"aside{index}-2", index)
+    assert (begun.name, begun.nic) == (f"aside{index}-2", index)
     assert (begun.mark, begun.last_mark) == (index * 16 + 2, index * 16 + 15)
     assert begun.name in devices()
     with pytest.raises(LabError, match=r"^nic: it has a fault of this kind already: end that first$"):
@@ -203,7 +203,7 @@ def _begins_and_ends(near: Near, path: Path) -> None:
         assert ask("end") == impair.Reply()
         assert begun.name not in devices()
     with pytest.raises(LabError, match=r"^none: there is no such NIC"):
-        impair.ask(path, Request(op="begin", card="none", place=2))
+        impair.ask(path, Request(op="begin", nic="none", place=2))
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(str(path))
         line.sendall(b"{}\n")
