@@ -7,10 +7,6 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-from ci.grouping import pytest_xdist_make_scheduler
-
-__all__ = ["pytest_xdist_make_scheduler"]
-
 # Two busy cores make a slow example no defect; what is too slow shows in the whole run's time. A gate judges the change
 # and not the luck of the draw: the examples are the same ones. `pytest --hypothesis-profile=explore` looks for others.
 settings.register_profile("node0", deadline=None, derandomize=True)

@@ -9,6 +9,6 @@ from ci import syntax
 
 @pytest.fixture(scope="package", autouse=True)
 def sources_are_read_once() -> Iterator[None]:
-    """From the first of these tests to the last, which `ci/grouping.py` gives to one worker."""
+    """Keep what is parsed from the first of these tests to the last; `--dist` seldom splits them between workers."""
     with syntax.kept():
         yield
