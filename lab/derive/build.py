@@ -262,10 +262,10 @@ def _in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     """Return a problem of the topology as a file and a problem of it."""
     path, _, rule = line.partition(": ")
     rule = _NODE.sub(lambda match: cluster.hosts[int(match[1])][0].path or match[0], rule)
-    rule = _NETWORK.sub("another network", rule)
+    rule = _NETWORK.sub("another network", rule).replace("machine_network", "machineNetwork")
     rule = _VIP.sub(lambda match: f"{match[1]}VIPs{match[2] or '[0]'}", rule)
     if cluster.rendezvous and rule.startswith(f"{cluster.rendezvous} "):
-        return AGENT, f"rendezvousIP: {rule.replace('machine_network', 'machineNetwork')}"
+        return AGENT, f"rendezvousIP: {rule}"
     if match := _NODE.match(path):
         host, _ = cluster.hosts[int(match[1])]
         if not host.path:
@@ -277,4 +277,4 @@ def _in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     if path.startswith("networks[") and first is not None:
         return first.file, f"{first.path}.networkConfig: {rule}"
     field = re.split(r"[.\[]", path)[0]
-    return cluster.source, f"{_OF_CLUSTER.get(field, field)}: {rule.replace('machine_network', 'machineNetwork')}"
+    return cluster.source, f"{_OF_CLUSTER.get(field, field)}: {rule}"
