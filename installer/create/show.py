@@ -151,7 +151,7 @@ def _network_config(host: Host) -> dict[str, Any] | None:
     document, plan, _ = planned(host.network_config, macs)
     servers = document.dns.servers if document.dns else ()
     return {
-        "interfaces": [entry for one in plan.interfaces for entry in _interfaces(one, plan)],
+        "interfaces": [entry for interface in plan.interfaces for entry in _interfaces(interface, plan)],
         "routes": [
             {
                 "destination": str(route.destination),
@@ -166,27 +166,27 @@ def _network_config(host: Host) -> dict[str, Any] | None:
     }
 
 
-def _interfaces(one: Interface, plan: Plan) -> Iterator[dict[str, Any]]:
+def _interfaces(interface: Interface, plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield an interface, after the bonds of an OVS bridge as interfaces of their own."""
-    sections, ports = one.shape.sections, one.shape.ports or ()
+    sections, ports = interface.shape.sections, interface.shape.ports or ()
     bonds = [port for port in ports if "lacp" in port.sections.get("ovs-port", {})]
     for port in bonds:
         mode = port.sections["ovs-port"]["bond-mode"] or _LACP
         members = [{"name": name, "vlan": 0} for name in port.members]
         yield _interface(port.name, "ovs-bond", mode=mode, ports=members)
-    has_ip = plan.has_ip(one)
+    has_ip = plan.has_ip(interface)
     yield _interface(
-        one.name,
-        one.kind,
-        macAddress=(one.mac or "").lower(),
-        mtu=one.mtu or 0,
-        base=one.shape.parent or "",
+        interface.name,
+        interface.kind,
+        macAddress=(interface.mac or "").lower(),
+        mtu=interface.mtu or 0,
+        base=interface.shape.parent or "",
         vlan=int(sections.get("vlan", {}).get("id", 0)),
         mode=sections.get("bond", {}).get("mode", ""),
         patch=sections.get("ovs-patch", {}).get("peer", ""),
         ports=[{"name": port.name, "vlan": _access_tag(port)} for port in ports],
-        ipv4=_family(one.ipv4) if has_ip else None,
-        ipv6=_family(one.ipv6) if has_ip else None,
+        ipv4=_family(interface.ipv4) if has_ip else None,
+        ipv6=_family(interface.ipv6) if has_ip else None,
     )
 
 
@@ -264,8 +264,8 @@ def _text(document: dict[str, Any]) -> str:
         lines += [f"  {nic['name'] or 'NIC':14} {nic['macAddress']}" for nic in host["interfaces"]]
         lines += [f"  {name:14} {value}" for name, value in host["rootDeviceHints"].items()]
         lines += [f"  {'BMC':14} {host['bmc']}"] if host["bmc"] else []
-        for one in (host["networkConfig"] or {}).get("interfaces", ()):
-            lines.append(f"  {one['name']:14} {_described_interface(one)}")
+        for interface in (host["networkConfig"] or {}).get("interfaces", ()):
+            lines.append(f"  {interface['name']:14} {_described_interface(interface)}")
     for title, entries in (
         ("defaulted", [f"{entry['file']}: {entry['path']}: {entry['value']}" for entry in document["defaulted"]]),
         ("contradictions", document["contradictions"]),
@@ -274,17 +274,17 @@ def _text(document: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _described_interface(one: dict[str, Any]) -> str:
-    ports = ", ".join(port["name"] for port in one.get("ports", ()))
-    families = [one[name] for name in ("ipv4", "ipv6") if name in one]
+def _described_interface(interface: dict[str, Any]) -> str:
+    ports = ", ".join(port["name"] for port in interface.get("ports", ()))
+    families = [interface[name] for name in ("ipv4", "ipv6") if name in interface]
     addresses = [text for family in families for text in family["addresses"]]
     addresses += ["DHCP"] if any(family["dhcp"] for family in families) else []
     parts = (
-        one["type"],
-        one.get("mode", ""),
+        interface["type"],
+        interface.get("mode", ""),
         f"of {ports}" if ports else "",
-        f"over {one['base']}" if "base" in one else "",
-        f"tag {one['vlan']}" if "vlan" in one else "",
+        f"over {interface['base']}" if "base" in interface else "",
+        f"tag {interface['vlan']}" if "vlan" in interface else "",
         f"with {', '.join(addresses)}" if addresses else "",
     )
     return " ".join(filter(None, parts))

@@ -86,7 +86,7 @@ def build(
         common |= {"tpm": True} if cluster.tpm else {}
         common |= _disks(host)
         common |= (
-            _one_nic(host, plan, pool, unused_macs, rendezvous_ip=rendezvous_ip)
+            _single_nic(host, plan, pool, unused_macs, rendezvous_ip=rendezvous_ip)
             if single
             else _attached(host, plan, pool, unused_macs, rendezvous_ip=rendezvous_ip, names=names)
         )
@@ -182,7 +182,7 @@ def _disks(host: Host) -> dict[str, Any]:
     return {"disks": [msgspec.to_builtins(disk) for disk in host.disks]} if host.disks else {}
 
 
-def _one_nic(
+def _single_nic(
     host: Host, plan: Plan, pool: _Addresses, unused_macs: Iterator[str], *, rendezvous_ip: str
 ) -> dict[str, Any]:
     nics, held = host.attachment.nics, host.attachment.addresses
@@ -261,11 +261,11 @@ def _buses(nics: list[HostNic]) -> list[int]:
 def _in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     """Return a problem of the topology as a file and a problem of it."""
     path, _, rule = line.partition(": ")
-    if cluster.rendezvous and rule.startswith(f"{cluster.rendezvous} "):
-        return AGENT, f"rendezvousIP: {rule.replace('machine_network', 'machineNetwork')}"
     rule = _NODE.sub(lambda match: cluster.hosts[int(match[1])][0].path or match[0], rule)
-    rule = _NETWORK.sub("another network", rule)
+    rule = _NETWORK.sub("another network", rule).replace("machine_network", "machineNetwork")
     rule = _VIP.sub(lambda match: f"{match[1]}VIPs{match[2] or '[0]'}", rule)
+    if cluster.rendezvous and rule.startswith(f"{cluster.rendezvous} "):
+        return AGENT, f"rendezvousIP: {rule}"
     if match := _NODE.match(path):
         host, _ = cluster.hosts[int(match[1])]
         if not host.path:
@@ -277,4 +277,4 @@ def _in_files(cluster: Cluster, line: str) -> tuple[str, str]:
     if path.startswith("networks[") and first is not None:
         return first.file, f"{first.path}.networkConfig: {rule}"
     field = re.split(r"[.\[]", path)[0]
-    return cluster.source, f"{_OF_CLUSTER.get(field, field)}: {rule.replace('machine_network', 'machineNetwork')}"
+    return cluster.source, f"{_OF_CLUSTER.get(field, field)}: {rule}"

@@ -30,8 +30,8 @@ def needs_document(topology: Topology, node: NodeSpec) -> bool:
     links = topology.links(node)
     if topology.addressing == "static" or any(link.bond or link.trunk for link in links):
         return True
-    all_told = (bool(net.dhcp or net.dhcpv6 or net.router_advertisements) for link in links for net in link.networks)
-    return not all(all_told)
+    by_dhcp = (bool(net.dhcp or net.dhcpv6 or net.router_advertisements) for link in links for net in link.networks)
+    return not all(by_dhcp)
 
 
 def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
