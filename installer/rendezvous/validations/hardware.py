@@ -45,7 +45,7 @@ def rivals(host: Host) -> str:
 
 
 def has_inventory(view: HostView) -> Verdict:
-    """Has the agent sent an inventory, and no other machine's agent another?"""
+    """Check for the agent's inventory, and for none of another machine's agent."""
     if view.host.rival is not None:
         return failure(rivals(view.host))
     if view.inventory is None:
@@ -58,7 +58,7 @@ def _truncated(kind: str, reasons: Sequence[str]) -> Verdict:
 
 
 def not_partially_truncated(view: HostView, inventory: Inventory) -> Verdict:
-    """Is the inventory complete? One that is missing altogether is the next validation's matter. (warning)"""
+    """Check that the inventory is complete. A missing one is the next validation's matter. (warning)"""
     cut = inventory.truncation
     if cut is None:
         return success("Inventory is not truncated")
@@ -68,7 +68,7 @@ def not_partially_truncated(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def not_fully_truncated(view: HostView, inventory: Inventory) -> Verdict:
-    """Is anything of the inventory left?"""
+    """Check that something of the inventory is left."""
     cut = inventory.truncation
     if cut is None:
         return success("Inventory is not truncated")
@@ -152,7 +152,7 @@ def role_memory(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
-    """Is no other host called the same?"""
+    """Check that no other host has the name."""
     others = [name for name in view.peers.names.get(view.hostname, ()) if name != view.host.id]
     if others:
         mine = view.peers.display_name(view.host.id)
@@ -162,7 +162,7 @@ def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def hostname_valid(view: HostView, inventory: Inventory) -> Verdict:
-    """Is the name allowed?"""
+    """Check that the name is allowed."""
     if view.hostname in FORBIDDEN_HOSTNAMES:
         return failure(f"The host name {view.hostname} is forbidden")
     if len(view.hostname) > MAX_HOSTNAME or not HOSTNAME.fullmatch(view.hostname):
@@ -173,7 +173,7 @@ def hostname_valid(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def platform_network(view: HostView, inventory: Inventory) -> Verdict:
-    """Can a host of this product be in a cluster with this kind of networking?"""
+    """Check that a host of this product can be in a cluster with this kind of networking."""
     product = inventory.system_vendor.product_name
     if product == OPENSTACK and not user_managed(view.cluster):
         return failure(f"Platform {product} is allowed only for Single Node OpenShift or user-managed networking")
@@ -201,7 +201,7 @@ def disk_speed(view: HostView) -> Verdict:
 
 
 def platform(view: HostView, inventory: Inventory) -> Verdict:
-    """Can a host of this maker be in a cluster of this platform?"""
+    """Check that a host of this maker can be in a cluster of this platform."""
     kind = str(view.cluster.platform.get("type", "none"))
     maker = inventory.system_vendor.manufacturer
     if kind in MAKERS and maker != MAKERS[kind]:
@@ -263,7 +263,7 @@ def vsphere_uuid(view: HostView) -> Verdict:
 
 
 def compatible_agent(view: HostView) -> Verdict:
-    """Is the agent the one that this service came with? One that does not say which it is, is not."""
+    """Check that the agent is this service's own; an agent without a version is not."""
     want, have = view.settings.agent_image, view.host.discovery_agent_version
     if not want or StepType.UPGRADE in view.settings.disabled_steps:
         return success("Host agent compatibility checking is disabled")

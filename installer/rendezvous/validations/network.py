@@ -23,12 +23,12 @@ NO_MACHINE_NETWORK = "Missing inventory or machine network CIDR"
 
 
 def is_day2(view: HostView) -> bool:
-    """Is the host to join a cluster that is installed already?"""
+    """Tell if the host is to join a cluster that is installed already."""
     return view.cluster.status is ClusterStatus.ADDING_HOSTS
 
 
 def connected(view: HostView) -> Verdict:
-    """Has the agent called in lately?"""
+    """Check that the agent has called in lately."""
     if not view.connected:
         since = view.host.checked_in_at or "it was made"
         return failure(f"Host is disconnected: the agent has not called in since {since}")
@@ -36,7 +36,7 @@ def connected(view: HostView) -> Verdict:
 
 
 def machine_cidr_defined(view: HostView) -> Verdict:
-    """Are machine networks known?"""
+    """Check that machine networks are known."""
     if networks.user_managed(view.cluster):
         return success("No Machine Network CIDR needed: User Managed Networking")
     if is_day2(view):
@@ -52,7 +52,7 @@ def machine_cidr_defined(view: HostView) -> Verdict:
 
 
 def belongs_to_machine_cidr(view: HostView) -> Verdict:
-    """Has the host an address in every machine network, or in one where the load balancer is the user's own?
+    """Check for an address in every machine network, or in one where the load balancer is the user's own.
 
     Where the user manages the networking of many nodes, they may be in any networks, but for the bootstrap host's.
     """
@@ -98,7 +98,7 @@ def ignition_downloadable(view: HostView) -> Verdict:
 
 
 def majority_group(view: HostView) -> Verdict:
-    """Is the host part of the largest group in which everybody reaches everybody?"""
+    """Check that the host is in the largest group in which everybody reaches everybody."""
     if is_day2(view):
         return success("Day2 host is not required to be connected to other hosts in the cluster")
     if view.cluster.is_sno:
@@ -117,7 +117,7 @@ def majority_group(view: HostView) -> Verdict:
 
 
 def ntp_synced(view: HostView) -> Verdict:
-    """Is one time source in use? (warning)"""
+    """Check that a time source is in use. (warning)"""
     sources = view.host.ntp_sources.value or []
     if any(source.source_state == SourceState.SYNCED for source in sources):
         return success("Host NTP is synced")
@@ -128,7 +128,7 @@ def ntp_synced(view: HostView) -> Verdict:
 
 
 def time_synced(view: HostView) -> Verdict:
-    """Do the clocks of host and service agree?"""
+    """Check that the clocks of host and service agree."""
     gap = view.host.clock_gap
     if gap is None:
         return pending("Missing host time, can't determine synchronization between host and service")
@@ -233,14 +233,14 @@ def packet_loss(view: HostView) -> Verdict:
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:
-    """Is there a way out?"""
+    """Check for a default route."""
     if networks.default_routes(inventory):
         return success("Host has been configured with at least one default route.")
     return failure("Host has not yet been configured with a default route.")
 
 
 def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
-    """Do the host's own networks stay apart, and is each on one interface only?"""
+    """Check that the host's own networks are apart, and each on one interface only."""
     cluster = view.cluster
     cidrs = [str(item["cidr"]) for item in (*cluster.cluster_networks, *cluster.service_networks) if item.get("cidr")]
     pair = networks.clashing_host_networks(inventory, sorted({*networks.families(cidrs)}))
@@ -258,7 +258,7 @@ def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def no_ip_collisions(view: HostView) -> Verdict:
-    """Does nobody else use the host's addresses, neither a host of the cluster nor a machine that a peer saw?"""
+    """Check that nobody else uses the host's addresses: no host of the cluster, no machine that a peer saw."""
     if view.inventory is None:
         return success("Host inventory has not yet been defined, skipping validation.")
     if is_day2(view):
@@ -320,7 +320,7 @@ def _iscsi_nic(view: HostView, inventory: Inventory, paths: Sequence[Disk]) -> V
 
 
 def mtu_valid(view: HostView) -> Verdict:
-    """Do full-size packets reach the peers? Where the service knows the machine network, only there. (warning)"""
+    """Check that full-size packets reach the peers; only in the machine network, if that is known. (warning)"""
     if view.inventory is None:
         return pending("Missing host inventory")
     if is_day2(view):

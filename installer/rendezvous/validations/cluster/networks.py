@@ -47,7 +47,7 @@ class ClusterView:
 
     @property
     def discovered(self) -> bool:
-        """Has any host told what it is?"""
+        """Tell if any host has sent its inventory."""
         return any(inventory is not None for _, inventory in self.hosts)
 
     def cidrs(self, kind: str) -> list[str]:
@@ -61,7 +61,7 @@ class ClusterView:
 
 
 def machine_cidr_defined(view: ClusterView) -> Verdict:
-    """Are machine networks known, where any are needed?"""
+    """Check that machine networks are known, where any are needed."""
     if not networks.machine_network_needed(view.cluster):
         return success("No Machine Network CIDR needed: User Managed Networking")
     if _machine(view):
@@ -127,7 +127,7 @@ def _networks_open(view: ClusterView) -> Verdict | None:
 
 
 def no_overlap(view: ClusterView) -> Verdict:
-    """Are all networks apart, and are there as many cluster networks as service networks?
+    """Check that all networks are apart, and that there are as many cluster networks as service networks.
 
     Machine networks that are not needed count too: OpenShift's installer looks at them.
     """
@@ -144,7 +144,7 @@ def no_overlap(view: ClusterView) -> Verdict:
 
 
 def same_families(view: ClusterView) -> Verdict:
-    """Are the networks of all kinds of the same address families?"""
+    """Check that the networks of all kinds are of the same address families."""
     missing = _networks_open(view)
     if missing is not None:
         return missing
@@ -160,7 +160,7 @@ def same_families(view: ClusterView) -> Verdict:
 
 
 def prefix_valid(view: ClusterView) -> Verdict:
-    """Does `host_prefix` leave at least 128 addresses to a host, and each cluster network a part to each host?"""
+    """Check that `host_prefix` leaves a host 128 addresses or more, and each cluster network a part to each host."""
     if not view.cluster.cluster_networks:
         return pending("The Cluster Network CIDR is undefined.")
     count = len(view.hosts)
