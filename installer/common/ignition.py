@@ -31,7 +31,7 @@ def merge(parent: Any, child: Any, name: str = "") -> Any:
     The source of a file is replaced with its compression and hash, which Ignition would keep where the child has none.
     """
     if isinstance(parent, dict) and isinstance(child, dict):
-        if "source" in child:
+        if child.get("source") is not None:
             return child
         merged = {
             field: merge(value, child[field], field) if field in child else value for field, value in parent.items()
