@@ -30,7 +30,7 @@ def merge(parent: Any, child: Any, name: str = "") -> Any:
     has none; and a path that both have in different lists (a file and a link) stays in both, for validation to refuse.
     """
     if isinstance(parent, dict) and isinstance(child, dict):
-        if "source" in child:
+        if child.get("source") is not None:
             return child
         merged = {
             field: merge(value, child[field], field) if field in child else value for field, value in parent.items()

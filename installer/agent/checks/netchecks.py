@@ -250,7 +250,7 @@ def free_addresses(host: HostSystem, cidrs: Networks) -> str:
 
 
 def verify_vips(host: HostSystem, requests: VipRequests) -> str:
-    """Check that each VIP is still unused. Raises StepError for what is no address."""
+    """Check that each VIP is still unused. Raises StepError for anything but an address."""
     nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
     vips = [item.vip for item in requests]

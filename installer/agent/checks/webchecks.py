@@ -110,7 +110,7 @@ def _certificate(text: str | None) -> str:
 
 
 def ignition(request: ApiVipRequest) -> str:
-    """Check that the ignition of a host that joins later can be fetched, and is an Ignition config."""
+    """Check that the Ignition config of a host that joins later can be fetched, and that it is one."""
     url = request.url or ""
     headers = {item.key: item.value for item in request.request_headers or []}
     if request.ignition_endpoint_token:

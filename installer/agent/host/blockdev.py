@@ -152,7 +152,7 @@ def reasons(node: dict[str, Any], by_path: str = "") -> tuple[list[str], bool]:
 
 
 def _bootable(node: dict[str, Any]) -> bool:
-    """Return whether the disk has a partition that a firmware would boot."""
+    """Tell if the disk has a partition that a firmware would boot."""
     for child in node.get("children") or []:
         flags = _text(child.get("partflags"))
         if _text(child.get("parttype")).lower() in BOOT_PARTITIONS:

@@ -37,7 +37,7 @@ def _kind(link: dict[str, Any], physical: bool) -> str:
 
 
 def _mac(link: dict[str, Any]) -> str:
-    """Return the card's own address: in a bond it answers to the bond's. Loopback has none."""
+    """Return the NIC's own address: in a bond it answers to the bond's. Loopback has none."""
     slave = (link.get("linkinfo") or {}).get("info_slave_data") or {}
     mac = str(slave.get("perm_hwaddr") or link.get("address", "")).lower()
     return "" if link.get("link_type") == "loopback" else mac

@@ -125,7 +125,7 @@ def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
 
 
 def _is_own(reason: str) -> bool:
-    """Did this service give the reason, with an earlier inventory? An agent may find a disk too small as well."""
+    """Tell if this service gave the reason, with an earlier inventory. An agent may find a disk too small as well."""
     return reason.startswith(OWN) and (not reason.startswith(TOO_SMALL) or reason.endswith("are required)"))
 
 

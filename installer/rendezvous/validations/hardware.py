@@ -45,7 +45,7 @@ def rivals(host: Host) -> str:
 
 
 def has_inventory(view: HostView) -> Verdict:
-    """Check that the agent has sent an inventory, and no other machine's agent another."""
+    """Check for the agent's inventory, and for none of another machine's agent."""
     if view.host.rival is not None:
         return failure(rivals(view.host))
     if view.inventory is None:
@@ -58,7 +58,7 @@ def _truncated(kind: str, reasons: Sequence[str]) -> Verdict:
 
 
 def not_partially_truncated(view: HostView, inventory: Inventory) -> Verdict:
-    """Check that the inventory is complete. That one has come at all is the next validation's matter. (warning)"""
+    """Check that the inventory is complete. A missing one is the next validation's matter. (warning)"""
     cut = inventory.truncation
     if cut is None:
         return success("Inventory is not truncated")
@@ -68,7 +68,7 @@ def not_partially_truncated(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def not_fully_truncated(view: HostView, inventory: Inventory) -> Verdict:
-    """Check that anything of the inventory is left."""
+    """Check that something of the inventory is left."""
     cut = inventory.truncation
     if cut is None:
         return success("Inventory is not truncated")
@@ -152,7 +152,7 @@ def role_memory(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
-    """Check that no other host is called the same."""
+    """Check that no other host has the name."""
     others = [name for name in view.peers.names.get(view.hostname, ()) if name != view.host.id]
     if others:
         mine = view.peers.display_name(view.host.id)
@@ -263,7 +263,7 @@ def vsphere_uuid(view: HostView) -> Verdict:
 
 
 def compatible_agent(view: HostView) -> Verdict:
-    """Check that the agent is the one that this service came with. One that does not say which it is, is not."""
+    """Check that the agent is this service's own; an agent without a version is not."""
     want, have = view.settings.agent_image, view.host.discovery_agent_version
     if not want or StepType.UPGRADE in view.settings.disabled_steps:
         return success("Host agent compatibility checking is disabled")

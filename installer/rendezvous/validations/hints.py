@@ -55,7 +55,7 @@ TABLE: Mapping[str, Match] = {
 
 
 def matches(disk: Disk, hints: Mapping[str, Any]) -> bool:
-    """Return whether all hints hold for this disk. A hint that is not known never does."""
+    """Tell if all hints hold for this disk. An unknown hint never does."""
     return all(
         name in TABLE and TABLE[name](disk, value) for name, value in hints.items() if value is not None and value != ""
     )

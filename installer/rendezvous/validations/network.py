@@ -23,7 +23,7 @@ NO_MACHINE_NETWORK = "Missing inventory or machine network CIDR"
 
 
 def is_day2(view: HostView) -> bool:
-    """Return whether the host is to join a cluster that is installed already."""
+    """Tell if the host is to join a cluster that is installed already."""
     return view.cluster.status is ClusterStatus.ADDING_HOSTS
 
 
@@ -52,7 +52,7 @@ def machine_cidr_defined(view: HostView) -> Verdict:
 
 
 def belongs_to_machine_cidr(view: HostView) -> Verdict:
-    """Check that the host has an address in every machine network, or in one with a load balancer of the user's own.
+    """Check for an address in every machine network, or in one where the load balancer is the user's own.
 
     Where the user manages the networking of many nodes, they may be in any networks, but for the bootstrap host's.
     """
@@ -98,7 +98,7 @@ def ignition_downloadable(view: HostView) -> Verdict:
 
 
 def majority_group(view: HostView) -> Verdict:
-    """Check that the host is part of the largest group in which everybody reaches everybody."""
+    """Check that the host is in the largest group in which everybody reaches everybody."""
     if is_day2(view):
         return success("Day2 host is not required to be connected to other hosts in the cluster")
     if view.cluster.is_sno:
@@ -233,14 +233,14 @@ def packet_loss(view: HostView) -> Verdict:
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:
-    """Check that there is a way out."""
+    """Check for a default route."""
     if networks.default_routes(inventory):
         return success("Host has been configured with at least one default route.")
     return failure("Host has not yet been configured with a default route.")
 
 
 def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
-    """Check that the host's own networks stay apart, and that each is on one interface only."""
+    """Check that the host's own networks are apart, and each on one interface only."""
     cluster = view.cluster
     cidrs = [str(item["cidr"]) for item in (*cluster.cluster_networks, *cluster.service_networks) if item.get("cidr")]
     pair = networks.clashing_host_networks(inventory, sorted({*networks.families(cidrs)}))
@@ -258,7 +258,7 @@ def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
 
 
 def no_ip_collisions(view: HostView) -> Verdict:
-    """Check that nobody else uses the host's addresses, no host of the cluster and no machine that a peer saw."""
+    """Check that nobody else uses the host's addresses: no host of the cluster, no machine that a peer saw."""
     if view.inventory is None:
         return success("Host inventory has not yet been defined, skipping validation.")
     if is_day2(view):
@@ -320,7 +320,7 @@ def _iscsi_nic(view: HostView, inventory: Inventory, paths: Sequence[Disk]) -> V
 
 
 def mtu_valid(view: HostView) -> Verdict:
-    """Check that full-size packets reach the peers, in the machine network if the service knows it. (warning)"""
+    """Check that full-size packets reach the peers; only in the machine network, if that is known. (warning)"""
     if view.inventory is None:
         return pending("Missing host inventory")
     if is_day2(view):

@@ -27,6 +27,8 @@ def test_storage() -> None:
         "disks": [{"device": "/dev/c", "partitions": [{"number": 1, "label": "a"}, {"label": "b", "sizeMiB": 8}]}],
         "files": [
             {"path": "/a", "mode": 420, "contents": {"source": "data:,a", "compression": "gzip"}},
+            {"path": "/null", "contents": {"source": "data:,n"}},
+            {"path": "/link"},
         ],
         "directories": [{"path": "/b"}],
     }
@@ -34,13 +36,19 @@ def test_storage() -> None:
         "luks": [{"name": "root", "device": "/dev/b"}, {"name": "var"}],
         "filesystems": [{"device": "/dev/mapper/root", "label": "root", "options": ["-f"]}],
         "disks": [{"device": "/dev/c", "partitions": [{"number": 1, "sizeMiB": 9}, {"label": "b"}]}],
-        "files": [{"path": "/a", "contents": {"source": "data:,b"}}],
+        "files": [
+            {"path": "/a", "contents": {"source": "data:,b"}},
+            {"path": "/null", "contents": {"source": None}},
+        ],
         "links": [{"path": "/link", "target": "/a"}],
     }
     assert merge({"storage": parent}, {"storage": child})["storage"] == {
         "luks": [{"name": "root", "device": "/dev/b", "wipeVolume": True}, {"name": "var"}],
         "filesystems": [{"device": "/dev/mapper/root", "format": "xfs", "options": ["-f", "-f"], "label": "root"}],
-        "files": [{"path": "/a", "mode": 420, "contents": {"source": "data:,b"}}],
+        "files": [
+            {"path": "/a", "mode": 420, "contents": {"source": "data:,b"}},
+            {"path": "/null", "contents": {"source": "data:,n"}},
+        ],
         "directories": [{"path": "/b"}],
         "disks": [
             {

@@ -47,7 +47,7 @@ class ClusterView:
 
     @property
     def discovered(self) -> bool:
-        """Return whether any host has sent its inventory."""
+        """Tell if any host has sent its inventory."""
         return any(inventory is not None for _, inventory in self.hosts)
 
     def cidrs(self, kind: str) -> list[str]:
@@ -127,7 +127,7 @@ def _networks_open(view: ClusterView) -> Verdict | None:
 
 
 def no_overlap(view: ClusterView) -> Verdict:
-    """Check that all networks are apart, and that cluster networks are as many as service networks.
+    """Check that all networks are apart, and that there are as many cluster networks as service networks.
 
     Machine networks that are not needed count too: OpenShift's installer looks at them.
     """
@@ -160,7 +160,7 @@ def same_families(view: ClusterView) -> Verdict:
 
 
 def prefix_valid(view: ClusterView) -> Verdict:
-    """Check that `host_prefix` leaves 128 addresses to a host, and each cluster network a part to each host."""
+    """Check that `host_prefix` leaves a host 128 addresses or more, and each cluster network a part to each host."""
     if not view.cluster.cluster_networks:
         return pending("The Cluster Network CIDR is undefined.")
     count = len(view.hosts)
