@@ -26,7 +26,7 @@ class Session(serversession.ServerSession):  # type: ignore[misc]  # pyghmi has 
     # pyghmi reads these before it has set them.
     k1 = None
     sol_handler: Callable[[bytearray], None] | None = None
-    ipmicallback = None
+    ipmicallback: Callable[[dict[str, Any]], None] | None = None
     clientpriv = 2
 
     def __new__(cls, *_arguments: Any) -> Session:

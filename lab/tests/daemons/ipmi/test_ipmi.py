@@ -215,10 +215,19 @@ def test_sessions_that_strangers_open_have_an_end(machine):
     place = ipmi.Place(machine.name, 0, "", "")
     bmc = ipmi.Bmc({USER: PASSWORD}, place, "127.0.0.1", machine.machine(machine.name), boots=boots)
     with closing(bmc.serversocket):
+        bmc.receive(opening(), ("127.0.0.8", 40000))
+        [client] = bmc.sessions.values()
+        client.ipmicallback = client.handle_client_request
         for port in range(2000):
             bmc.receive(opening(), ("127.0.0.9", 40000 + port))
         assert len(bmc.sessions) == 256
-        assert ("127.0.0.9", 41999) in [session.sockaddr for session in bmc.sessions.values()]
+        assert client in bmc.sessions.values()
+        last = list(bmc.sessions.values())[-1]
+        assert last.sockaddr == ("127.0.0.9", 41999)
+        # No handshake begins anew in a session that is open, or for another peer.
+        for session in (client, last):
+            bmc.receive(hello(USER.encode()).replace(b"BMCs", session.id), client.sockaddr)
+            assert not hasattr(session, "username")
 
 
 def test_a_client_sees_the_serial_line_and_types_on_it(place, tmp_path):
