@@ -144,6 +144,8 @@ def test_the_device_is_as_the_nic_and_says_nothing_of_its_own(near: Near) -> Non
         assert detour.out.getsockopt(socket.SOL_SOCKET, 36) == detour.mark
         assert detour.device == near.call(socket.if_nametoindex, detour.name)
         assert detour.exists()
+        assert not os.get_blocking(detour.tap)
+        assert not os.get_inheritable(detour.tap)
         shown = near.call(subprocess.check_output, ["ip", "link", "show", detour.name], text=True, timeout=SECONDS)
         assert "mtu 1400" in shown
         assert "qlen 10000" in shown
@@ -204,7 +206,9 @@ def _begins_and_ends(near: Near, path: Path) -> None:
         assert begun.name not in devices()
     with pytest.raises(LabError, match=r"^none: there is no such NIC"):
         impair.ask(path, Request(op="begin", card="none", place=2))
-    with socket.socket(socket.AF_UNIX) as line:
-        line.connect(str(path))
-        line.sendall(b"{}\n")
-        assert b"missing required field" in line.makefile("rb").readline()
+    refused = {b"{}": b"missing required field", b'{"op":"end","impairment":{"speed":1}}': b"unknown field"}
+    for request, answer in refused.items():
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(path))
+            line.sendall(request + b"\n")
+            assert answer in line.makefile("rb").readline()
