@@ -285,6 +285,8 @@ def test_errors_that_sushy_tools_words_itself_are_in_redfishs_form(machine):
     assert "IndicatorLED" in redfish(machine.client.patch(chassis, json={"AssetTag": "x"}), 400)
     insert = f"{machine.path}/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia"
     redfish(machine.client.post(insert, json={"Image": "http://lab/x.iso", "UserName": "x"}), 400)
+    nothing = machine.client.patch(f"{machine.path}/VirtualMedia/Cd", data="", content_type="application/json")
+    assert redfish(nothing, 400) == "The request body submitted was malformed JSON."
     manager = machine.path.replace("Systems", "Managers")
     redfish(machine.client.patch(manager, json={"DateTime": "2000-01-01T00:00:00Z", "DateTimeLocalOffset": "Z"}), 400)
     assert machine.client.get(manager).get_json()["DateTime"] > "2001"
