@@ -1,6 +1,7 @@
 """Answers on machines, virtual and containers, of sushy-tools' emulator with our views."""
 
 import logging
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from drivers.container import Request
 from lab import topology
 from lab.bmcs.shared import Shared
 from lab.daemons.bmc import LabMachines
+from lab.daemons.redfish import storage
 from lab.layout import Layout
 from lab.machines.domain import domain_xml
 from lab.testing.bmcs import Contained, Memory, emulated
@@ -231,6 +233,17 @@ def test_the_disks_of_a_virtual_machine_are_listed(made):
     simple = [machine.client.get(link["@odata.id"]).get_json() for link in machine.get("/SimpleStorage")["Members"]]
     sizes = {device["Name"]: device["CapacityBytes"] >> 30 for storage in simple for device in storage["Devices"]}
     assert sizes == {name: size for name, (size, *_) in listed.items()}
+
+
+def test_a_disk_without_its_image_is_listed_without_a_size():
+    text = "<disk device='disk'><source file='/nowhere/at/all'/><target dev='sda' bus='sata'/></disk>"
+    disks = storage.disks_of(ElementTree.fromstring(f"<domain><devices>{text}</devices></domain>"))
+    assert storage.simple(disks)["sata"]["DeviceList"] == [{"Name": "sda", "CapacityBytes": 0}]
+    drive, controller = (storage.document("x", disks, path) for path in (("sata", "sda"), ("sata",)))
+    assert drive is not None
+    assert "CapacityBytes" not in drive
+    assert controller is not None
+    assert controller["StorageControllers@odata.count"] == len(controller["StorageControllers"])
 
 
 def test_the_id_of_a_machine_has_one_spelling(made):

@@ -121,7 +121,7 @@ def test_a_turn_and_what_waits_have_an_end(world: World, monkeypatch: pytest.Mon
 
 
 def test_a_limit_lets_a_burst_pass_and_the_rest_wait(world: World) -> None:
-    assert [impair.burst(kbit) for kbit in (8, 136, 800)] == [16, 17, 100]
+    assert [impair.burst(kbit) for kbit in (8, 139, 800)] == [16, 17, 100]
     # 10 ms each: of an eighth of a second at once, and for 400 ms.
     frames = [bytes([number]).ljust(1000) for number in range(60)]
     with closing(world.detour(Impairment(kbit=800))) as detour:
