@@ -232,6 +232,23 @@ def test_a_client_may_think_before_it_asks(hurried):
         assert client.recv(100).startswith(b"HTTP/1.1 200")
 
 
+def test_who_is_answered_before_all_is_said_gets_the_answer():
+    def application(_environ, start):
+        start("413 Too large", [("Content-Length", "2")])
+        return [b"no"]
+
+    server = serving.serve(application, "127.0.0.1", 0, None)
+    try:
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=20) as client:
+            # More than the sockets hold.
+            client.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8000000\r\n\r\n" + bytes(8_000_000))
+            with client.makefile("rb") as answer:
+                assert answer.read().endswith(b"\r\n\r\nno")
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_a_task_goes_on_when_who_asked_for_it_has_gone():
     tasks = Tasks(SimpleNamespace(clock=time.monotonic), 0)
     gone, done, asked = [], threading.Event(), threading.Event()

@@ -96,6 +96,26 @@ def inside(bmc):
 
 
 @pytest.mark.parametrize("bmc", NAMES, indirect=True)
+def test_an_action_that_there_is_not_switches_nothing(bmc):
+    for action in ("ComputerSystem.Reset0", "Oem/Reset", "ComputerSystem.Rese"):
+        answer = bmc.ask("POST", f"{bmc.system}/Actions/{action}", {"ResetType": "On"})
+        assert answer.status_code in (404, 405)
+    assert bmc.machine.booted == []
+
+
+def test_an_ilo_refuses_overrides_while_its_machine_is_in_post(tmp_path):
+    machine = Memory()
+    with emulated(Contained(machine), tmp_path) as app:
+        ilo = Bmc(app, "ilo", machine, factor=1000)
+        assert ilo.boot("Cd", "Once").status_code == 204
+        assert ilo.reset("On").status_code in (200, 204)
+        for refusal in (ilo.boot("Pxe", "Once"), ilo.reset("ForceOff")):
+            refused(refusal)
+        assert machine.booted == ["nothing"]
+        assert machine.machine("master-0").look().on
+
+
+@pytest.mark.parametrize("bmc", NAMES, indirect=True)
 def test_an_override_of_no_known_duration_is_refused(bmc):
     assert bmc.boot("Pxe", "Continuous").status_code == 204
     view = bmc.machine.ask(Request(op="list"))

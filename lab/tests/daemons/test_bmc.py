@@ -348,6 +348,11 @@ def test_by_ipmi_too_the_cd_is_first_once_or_for_good_until_that_is_taken_back(d
     assert starts(CD) == [["cd", "disk"], ["disk", "cd"]]
     assert starts(CD, FOR_GOOD) == [["cd", "disk"]] * 2
     assert starts(NONE) == [["disk", "cd"]] * 2
+    # Flags that are not valid take back what was asked for.
+    ask_for(CD)
+    bmc.handle_raw_request({"netfn": 0, "command": 8, "data": bytes([5, FOR_GOOD, CD << 2, 0, 0, 0])}, session)
+    machine.cycle()
+    assert disk.starts[-1] == ["disk", "cd"]
     for other in (NONE, DISK):
         ask_for(CD)
         assert starts(other) == [["disk", "cd"]] * 2

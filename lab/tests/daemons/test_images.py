@@ -164,6 +164,24 @@ def test_what_cannot_be_fetched_is_told_without_its_login(put, folder, url, logi
     assert [path.name for path in folder.iterdir()] == ["images"]
 
 
+@pytest.mark.parametrize(("answered", "status"), [(404, 400), (499, 400), (500, 502)])
+def test_an_error_of_the_server_is_no_image(folder, serve, tmp_path, answered, status):
+    class Failing(SimpleHTTPRequestHandler):
+        def do_GET(self):
+            self.send_error(answered)
+
+        do_HEAD = do_GET
+
+    url = serve(Failing)
+    (tmp_path / "f.iso").write_bytes(b"withdrawn")
+    for own in ("http://lab", url):
+        images = Images(own, tmp_path)
+        with pytest.raises(ImageFetchError, match=f"answered {answered}") as caught:
+            images.put(f"{url}/f.iso", folder / "drive")
+        assert caught.value.status == status
+        assert not (folder / "drive").exists()
+
+
 def test_a_download_that_is_cut_short_is_none(put, server, folder):
     handler, url = server
     handler.answers = {"Content-Length": "6000", "ETag": '"1"'}

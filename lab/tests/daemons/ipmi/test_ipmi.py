@@ -230,6 +230,21 @@ def test_sessions_that_strangers_open_have_an_end(machine):
             assert not hasattr(session, "username")
 
 
+def test_a_session_is_its_clients_alone(machine, monkeypatch):
+    boots = ipmi.Boots(set=lambda *_: None, holds=lambda *_: True)
+    place = ipmi.Place(machine.name, 0, "", "")
+    bmc = ipmi.Bmc({USER: PASSWORD}, place, "127.0.0.1", machine.machine(machine.name), boots=boots)
+    taken: list[str] = []
+    with closing(bmc.serversocket):
+        bmc.receive(opening(), ("127.0.0.5", 40000))
+        [session] = bmc.sessions.values()
+        monkeypatch.setattr(session, "receive", lambda _: taken.append("session"))
+        monkeypatch.setattr(bmc, "sessionless_data", lambda *_: taken.append("none"))
+        for peer in ("127.0.0.4", "127.0.0.5", "127.0.0.6"):
+            bmc.receive(rmcp_plus(0x12, bytes(4) + session.id + bytes(24)), (peer, 40000))
+    assert taken == ["none", "session", "none"]
+
+
 def test_a_client_sees_the_serial_line_and_types_on_it(place, tmp_path):
     log = tmp_path / "console.log"
     log.write_text("what was said before\n" * 10_000)

@@ -1,6 +1,7 @@
 """Answers on machines, virtual and containers, of sushy-tools' emulator with our views."""
 
 import logging
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from drivers.container import Request
 from lab import topology
 from lab.bmcs.shared import Shared
 from lab.daemons.bmc import LabMachines
+from lab.daemons.redfish import storage
 from lab.layout import Layout
 from lab.machines.domain import domain_xml
 from lab.testing.bmcs import Contained, Memory, emulated
@@ -233,6 +235,17 @@ def test_the_disks_of_a_virtual_machine_are_listed(made):
     assert sizes == {name: size for name, (size, *_) in listed.items()}
 
 
+def test_a_disk_without_its_image_is_listed_without_a_size():
+    text = "<disk device='disk'><source file='/nowhere/at/all'/><target dev='sda' bus='sata'/></disk>"
+    disks = storage.disks_of(ElementTree.fromstring(f"<domain><devices>{text}</devices></domain>"))
+    assert storage.simple(disks)["sata"]["DeviceList"] == [{"Name": "sda", "CapacityBytes": 0}]
+    drive, controller = (storage.document("x", disks, path) for path in (("sata", "sda"), ("sata",)))
+    assert drive is not None
+    assert "CapacityBytes" not in drive
+    assert controller is not None
+    assert controller["StorageControllers@odata.count"] == len(controller["StorageControllers"])
+
+
 def test_the_id_of_a_machine_has_one_spelling(made):
     machine = made()
     answer = machine.client.get(machine.path.replace("Systems/", "Systems/{") + "}/VirtualMedia/Cd")
@@ -285,6 +298,8 @@ def test_errors_that_sushy_tools_words_itself_are_in_redfishs_form(machine):
     assert "IndicatorLED" in redfish(machine.client.patch(chassis, json={"AssetTag": "x"}), 400)
     insert = f"{machine.path}/VirtualMedia/Cd/Actions/VirtualMedia.InsertMedia"
     redfish(machine.client.post(insert, json={"Image": "http://lab/x.iso", "UserName": "x"}), 400)
+    nothing = machine.client.patch(f"{machine.path}/VirtualMedia/Cd", data="", content_type="application/json")
+    assert redfish(nothing, 400) == "The request body submitted was malformed JSON."
     manager = machine.path.replace("Systems", "Managers")
     redfish(machine.client.patch(manager, json={"DateTime": "2000-01-01T00:00:00Z", "DateTimeLocalOffset": "Z"}), 400)
     assert machine.client.get(manager).get_json()["DateTime"] > "2001"

@@ -39,10 +39,10 @@ SETUP = "\n".join(
         "echo; read _",
     ]
 )
-#: Two cables that are one, of two networks, the second of them tagged; and a cable of the first network.
+#: A cable of the first network; and two that are one, of both networks, the second of them tagged.
 GROUPS = (
-    Group(("port0", "port1"), (Leg("leg0", "lab0", 0, 1500), Leg("leg1", "lab1", 7, 1400)), lacp=True),
     Group(("port2",), (Leg("leg2", "lab0", 0, 1500),)),
+    Group(("port0", "port1"), (Leg("leg0", "lab0", 0, 1500), Leg("leg1", "lab1", 7, 1400)), lacp=True),
 )
 # linux/if_packet.h: SOL_PACKET, PACKET_AUXDATA, TP_STATUS_VLAN_VALID; an EtherType for experiments.
 _PACKET, _AUXDATA, _TAGGED, _TYPE = 263, 8, 1 << 4, b"\x88\xb5"
@@ -153,7 +153,7 @@ def wires(tmp_path: Path) -> Iterator[Wires]:
 
 def test_frames_pass_by_the_cables_that_agree_and_no_others(wires: Wires) -> None:
     wires.says("port0+port1: frames pass by port0, port1")
-    assert {(port.partner.system, port.partner.key) for port in wires.machine.ports} == {(b"\x02n0\0\0\0", 1)}
+    assert {(port.partner.system, port.partner.key) for port in wires.machine.ports} == {(b"\x02n0\0\0\1", 2)}
     assert wires.passes("nic1", b"plain") == {"host0": (0, b"plain"), "nic2": (0, b"plain")}
     assert wires.passes("nic1", b"tagged", 7) == {"host1": (0, b"tagged")}
     assert wires.passes("nic1", b"stray", 8) == {}

@@ -121,7 +121,7 @@ def test_a_turn_and_what_waits_have_an_end(world: World, monkeypatch: pytest.Mon
 
 
 def test_a_limit_lets_a_burst_pass_and_the_rest_wait(world: World) -> None:
-    assert [impair.burst(kbit) for kbit in (8, 136, 800)] == [16, 17, 100]
+    assert [impair.burst(kbit) for kbit in (8, 139, 800)] == [16, 17, 100]
     # 10 ms each: of an eighth of a second at once, and for 400 ms.
     frames = [bytes([number]).ljust(1000) for number in range(60)]
     with closing(world.detour(Impairment(kbit=800))) as detour:
@@ -144,6 +144,8 @@ def test_the_device_is_as_the_nic_and_says_nothing_of_its_own(near: Near) -> Non
         assert detour.out.getsockopt(socket.SOL_SOCKET, 36) == detour.mark
         assert detour.device == near.call(socket.if_nametoindex, detour.name)
         assert detour.exists()
+        assert not os.get_blocking(detour.tap)
+        assert not os.get_inheritable(detour.tap)
         shown = near.call(subprocess.check_output, ["ip", "link", "show", detour.name], text=True, timeout=SECONDS)
         assert "mtu 1400" in shown
         assert "qlen 10000" in shown
@@ -203,8 +205,10 @@ def _begins_and_ends(near: Near, path: Path) -> None:
         assert ask("end") == impair.Reply()
         assert begun.name not in devices()
     with pytest.raises(LabError, match=r"^none: there is no such NIC"):
-        impair.ask(path, Request(op="begin", nic="none", place=2))
-    with socket.socket(socket.AF_UNIX) as line:
-        line.connect(str(path))
-        line.sendall(b"{}\n")
-        assert b"missing required field" in line.makefile("rb").readline()
+        impair.ask(path, Request(op="begin", card="none", place=2))
+    refused = {b"{}": b"missing required field", b'{"op":"end","impairment":{"speed":1}}': b"unknown field"}
+    for request, answer in refused.items():
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(path))
+            line.sendall(request + b"\n")
+            assert answer in line.makefile("rb").readline()
