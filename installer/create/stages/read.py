@@ -115,7 +115,7 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
 def _effective_manifests(
     on_disk: dict[str, dict[str, bytes]], state: State, *, install_changed: bool, agent_changed: bool
 ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """The manifests that count, and the files on disk that a changed config invalidates."""
+    """Return the manifests that count, and the files on disk that a changed config invalidates."""
     if install_changed:
         return {}, (*on_disk[MANIFESTS], *on_disk[MIRROR])
     manifests = {**state.files(MANIFESTS), **on_disk[MANIFESTS]}

@@ -205,7 +205,7 @@ def _begins_and_ends(near: Near, path: Path) -> None:
         assert ask("end") == impair.Reply()
         assert begun.name not in devices()
     with pytest.raises(LabError, match=r"^none: there is no such NIC"):
-        impair.ask(path, Request(op="begin", card="none", place=2))
+        impair.ask(path, Request(op="begin", nic="none", place=2))
     refused = {b"{}": b"missing required field", b'{"op":"end","impairment":{"speed":1}}': b"unknown field"}
     for request, answer in refused.items():
         with socket.socket(socket.AF_UNIX) as line:
