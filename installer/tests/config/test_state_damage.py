@@ -201,7 +201,7 @@ def test_each_key_dropped_and_replaced(kind: str, request: pytest.FixtureRequest
         seen.add(like)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_text_that_is_garbled(whole: Whole, tmp_path: Path, data: st.DataObject) -> None:
     texts = [path for path in paths(whole) if isinstance(at(whole, path), str) and at(whole, path)]

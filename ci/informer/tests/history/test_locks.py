@@ -43,12 +43,18 @@ int flock(int file, int operation) { errno = ENOLCK; return -1; }
 JUNIT = '<testsuite timestamp="2026-01-02T03:04:05Z"><testcase name="a"/></testsuite>'
 
 
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    """Compile the library that takes locks away."""
+    folder = tmp_path_factory.mktemp("shim")
+    (folder / "shim.c").write_text(SHIM)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c", "-ldl"], check=True)
+    return folder / "shim.so"
+
+
 @pytest.fixture
-def node0_ci(tmp_path):
+def node0_ci(tmp_path, shim):
     """`node0-ci` on a machine whose file systems have no locks."""
-    (tmp_path / "shim.c").write_text(SHIM)
-    shim = tmp_path / "shim.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", shim, tmp_path / "shim.c", "-ldl"], check=True)
 
     def run(*words):
         argv = [sys.executable, "-m", "ci.informer.cli", "--history", str(tmp_path / "history.db"), *words]
