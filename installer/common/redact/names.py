@@ -13,7 +13,7 @@ from .prose import everyday
 _PASSWORD = re.compile(
     r"(?:passwords?|passwd|passphrase|passcode|psk|presharedkey|userpwd)"
     r"(?:base(?:64)?|b(?:64)?|raw|plain|plaintext|cleartext|clear|text|value|hash|string|str|encoded|encrypted|enc"
-    r"|confirm|confirmation|new|old)?$"
+    r"|confirm|confirmation|new|old|in)?$"
 )
 _SECRET = re.compile(
     r"(?:(?:secret|token|apikey|privatekey)(?:base(?:64)?|b(?:64)?|raw|plain|plaintext|value|keybase)?|tokens"

@@ -21,12 +21,13 @@ _SEPARATOR = re.compile(r"[\"'`]?\]?[ \t]*+(?::=|=>|[:=])[ \t]*+")
 # An option's argument may stand in the next line, or be the next text of a list.
 _ARGUMENT = re.compile(r"[\"']?(?:[ \t]*+,[ \t]*+(?=[\"'])|[ \t]++)(?=[^\s-])")
 _NEXT_LINE = re.compile(r"[\"']?,?[ \t\r]*+\n[ \t]*+(?:-[ \t]++)?(?=[^\s,-])")
-_AFTER_COMMA = re.compile(r"[\"'][ \t]*+,[ \t]*+(?=[\"'])")
+_AFTER_COMMA = re.compile(r"[\"'][ \t]*+,[ \t]*+(?=b?[\"'])")
 _ELEMENT = re.compile(r"(?:[ \t]++[^<>]{0,400}?)?(?<!/)>([^<>]*+)")
 _IN_TAG = re.compile(r"<(?:\w{1,32}:)?$")
 _CITED_QUOTE = re.compile(r"[ \t]++(?=[\"'`]\w)")
 _PREFIX = re.compile(
-    r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|(?:\w{1,20}\.)?Secret(?:Str|Bytes)?\((?=[\"']))?"
+    r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|(?:\w{1,20}\.)?(?:Some|Secret(?:Str|Bytes)?)\((?=[\"'])"
+    r"|\[\]string(?=\{))?"
 )
 _STOP = r"[\"'`](?=$|[\s,;:}\])>\\])|</"
 _WORD = re.compile(
@@ -59,6 +60,7 @@ _TAG = re.compile(r"(?i:name|key)=[\"']([\w.-]{1,64})[\"'][^<>\n]{0,200}?(?<!/)>
 _INDENT = 200  # characters before a name, at most, when it is still at its line's start
 _FAR = 4096  # characters of a value that are looked at for its end, or for a name after it
 _LONGEST_NAME = 64
+_HASH_SCHEME = re.compile(r"\{[\w-]{1,32}\}(?=[\w./+$=-])")  # LDAP's, or a password that begins so
 
 # Passwords that no separator leads to: arguments of commands, netrc, kickstart, and what people say.
 _ARGUMENTS = tuple(
@@ -228,7 +230,7 @@ class Pairs:
         """Hide the value that follows the name at start:end."""
         text = self._text
         before = text[max(0, start - 24) : start]
-        in_query = before[-1:] in ("?", "&", ";")
+        in_query = before[-1:] in ("?", "&", ";") and text[end + 1 : end + 2] not in ("'", '"', "`")
         option = text[start] == "-" and (not before or before[-1] in " \t\n\"'`,[(=\0")
         separator = _SEPARATOR.match(text, end)
         if kind == "signed?":
@@ -236,7 +238,7 @@ class Pairs:
                 return
             kind = "secret"
         if separator is None:
-            listed = kind == "header" or (kind == "password" and before[-2:-1] == "(")
+            listed = kind == "header" or before[-2:-1] == "(" or before[-3:-1] == "(b"
             argument = self._argument(start, end) if option else _AFTER_COMMA.match(text, end) if listed else None
             if argument is not None:
                 yield from self._value(argument.end(), kind, start, option=True)
@@ -287,8 +289,8 @@ class Pairs:
         elif text.startswith(MARK, at):
             more = _WORD.match(text, at + len(MARK))
             yield from [(at, more.end(), MARK)] if more else []
-        elif text[at : at + 1] in ("[", "{"):
-            yield from self._list(at + 1, kind) if text[at] == "[" else ()
+        elif text[at : at + 1] in ("[", "{") and not _HASH_SCHEME.match(text, at):
+            yield from self._list(at + 1, kind) if "[" in (text[at], text[at - 8 : at - 7]) else ()
         elif start is not None and _BLOCK.match(text, at):
             yield from self._below(end, column, "password")
         elif _NOTHING.match(text, at):

@@ -47,6 +47,7 @@ _PLAIN = re.compile(
 )
 _AROUND = ".,;:()[]{}<>\"'`!?\\"
 _STATUS = re.compile(r"[1-5]\d\d [A-Z][A-Za-z]+")
+_SENTENCE = re.compile(r"[A-Z]?[a-z]{1,20},? [a-z]{1,20}(?![\w=:])")
 _OF_FIELD = re.compile(r"(?:Required|Forbidden|Too (?:long|many|few))(?: value)?: |(?:Required|Forbidden)(?: value)?\Z")
 CITED = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: (?=\S)|Too long: (?=\S)")
 
@@ -89,7 +90,7 @@ def is_prose(text: str, kind: str, place: Place) -> bool:
         return True
     if place is Place.START:
         return sentence
-    return opened
+    return opened or _SENTENCE.match(text) is not None
 
 
 def _words(text: str) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import IO, Any
@@ -24,6 +25,8 @@ DEEPEST = 4  # encodings inside of each other
 AROUND = 400  # characters around what was hidden that are looked at again
 TRIES = 32  # places that are looked at before a text is not cut
 ROUNDS = 4  # looks at a text: a secret that is replaced may make another one stand out
+_LINE_END = re.compile(r"\\+[nr]")  # escaped
+_DONE = re.compile(re.escape(MARK) + _LINE_END.pattern)
 _ENCODED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-="
 
 
@@ -117,11 +120,14 @@ class Redactor:
         yield from self._taken(text, objects.data(text, pairs))
         yield from self._taken(text, pairs.named())
         for start, end in _near_marks(text) if again else hinted_lines(text):
-            yield from self._taken(text, pairs.line(start, end))
-            yield from looks.found(text, start, end, inner)
             view = unescaped(text, start, end) if depth < DEEPEST else None
-            if view is not None and hinted(view.text):
-                yield from view.outside(self._spans(view.text, depth + 1))
+            inside = list(view.outside(self._spans(view.text, depth + 1))) if view and hinted(view.text) else []
+            # A value that ends before an escaped line end does not go on after it.
+            ends = {first: last for first, last, _ in inside if _LINE_END.match(text, last)}
+            line = (span for span in pairs.line(start, end) if not _DONE.match(text, span[0]))
+            yield from self._taken(text, ((first, ends.get(first, last), other) for first, last, other in line))
+            yield from looks.found(text, start, end, inner)
+            yield from inside
 
     def _taken(self, text: str, spans: Iterable[Span]) -> Iterator[Span]:
         for span in spans:

@@ -33,10 +33,10 @@ _DIGITS = re.compile(r"\d+")
 _CONTROL = re.compile(r"\x1b\[[\d;]{0,16}m|\0")
 # A quote that is not escaped ends the text that has the escapes, as a line's end does.
 _ESCAPE = re.compile(
-    r"\\(?:u00[0-9a-fA-F]{2}|x[0-9a-fA-F]{2}|[nrt\"'`\\/])|%[0-9A-Fa-f]{2}|&(?:quot|apos|lt|gt|amp|#3[49]);|\""
+    r"\\\\\"|\\(?:u00[0-9a-fA-F]{2}|x[0-9a-fA-F]{2}|[nrt\"'`\\/])|%[0-9A-Fa-f]{2}|&(?:quot|apos|lt|gt|amp|#3[49]);|\""
 )
 _ESCAPED = re.compile(r"[\\%&\x1b\0]")
-_CHARACTERS = {"\0": "\n", '"': "\n", "\\n": "\n", "\\r": "\r", "\\t": "\t"}
+_CHARACTERS = {"\0": "\n", '"': "\n", '\\\\"': '\\"', "\\n": "\n", "\\r": "\r", "\\t": "\t"}
 
 #: A part of a text (begin, end), and what to write instead.
 Span = tuple[int, int, str]

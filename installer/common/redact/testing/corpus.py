@@ -117,6 +117,24 @@ def others() -> Iterator[Vector]:
         (AUTH,),
         ("id: 7",),
     )
+    yield Vector("after a semicolon", f"a=1;PASSWORD='{word}';b=2", (word,), ("a=1;", ";b=2"))
+    yield Vector("LDAP's hash", f"userPassword: {{SSHA}}{AUTH}\ncn: x", (AUTH,), ("cn: x",))
+    yield Vector("iSCSI's way back", f"node.session.auth.password_in = {word}", (word,))
+    yield Vector(
+        "headers as tuples", "[(b'X-Auth-Token', b'4f1b2c3d4e5f'), (b'a', b'b')]", ("4f1b2c3d4e5f",), ("b'b'",)
+    )
+    yield Vector(
+        "headers in Go's syntax", '{"X-Auth-Token":[]string{"4f1b2c3d4e5f"}, "a":"b"}', ("4f1b2c3d4e5f",), ('"b"',)
+    )
+    yield Vector("a JWE without a key", "eyJhbGciOiJkaXIifQ..aXY0NTY3.Y2lwaGVy.dGFn", ("Y2lwaGVy",))
+    yield Vector("an option in Rust", f'{{ a: "b", password: Some("{word}\\"c"), d: 7 }}', (word,), ("d: 7",))
+    yield Vector("escaped JSON in Python", repr(f"pullSecret: {json.dumps(PULL_SECRET)}"), (AUTH,))
+    yield Vector(
+        "lines in a message",
+        f'msg="read\\ntoken: {word}\\nuser: a\\npsk={word}\\nport=2" e=1',
+        (word,),
+        ("user: a", "port=2"),
+    )
     yield Vector("containerd's auth", f'[auth]\n  auth = "{AUTH}"\n', (AUTH,))
     yield Vector("Basic", f"Authorization: Basic {login}", (login,))
     yield Vector(
@@ -248,6 +266,8 @@ def placed() -> Iterator[Vector]:
 HARMLESS = (
     *places.HARMLESS,
     "passwordHash: null",
+    "error getting credentials: executable docker-credential-x not found",
+    'level=warning msg="refresh token: server closed the stream"',
     "proctitle=2F7573722F7362696E2F73736864002D44 pid=7",
     "never-there-where-those were, sno01-ab1cd-ef2gh-ij3kl too",
     "https://ostest.abcdefghijklmnop/ and etcd-1.a0123456789bcdef.example.com",
