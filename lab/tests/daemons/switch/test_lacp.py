@@ -25,6 +25,7 @@ def test_what_is_said_has_its_place():
     data = lacp.pack(Side(OURS, 7, 3, 0x3F), Side(THEIRS, 15, 2, 0x4F))
     assert len(data) == 110
     assert data[:4] == b"\x01\x01\x01\x14"
+    assert data[42:] == b"\x03\x10" + bytes(66)
     assert struct.unpack("!H6sHHHB", data[4:19]) == (0xFFFF, OURS, 7, 0xFF, 3, 0x3F)
     assert lacp.unpack(data) == (Side(OURS, 7, 3, 0x3F), Side(THEIRS, 15, 2, 0x4F))
 
