@@ -92,30 +92,30 @@ def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
-    print(f"volume id:  {summary['volumeID']}")
-    print(f"size:       {summary['size']} bytes")
+    _say(f"volume id:  {summary['volumeID']}")
+    _say(f"size:       {summary['size']} bytes")
     area = summary["ignition"]
     if area is None:
-        print("ignition:   no embed area")
+        _say("ignition:   no embed area")
     else:
         held = "empty" if area["config"] is None else f"a config of {area['config']} bytes ({area['used']} packed)"
         grown = ", grown" if summary["grown"] else ""
-        print(f"ignition:   {held}")
-        print(f"  area:     {area['length']} bytes at {area['offset']}{grown}")
+        _say(f"ignition:   {held}")
+        _say(f"  area:     {area['length']} bytes at {area['offset']}{grown}")
     if summary["initrdAdded"]:
-        print(f"initrd:     {summary['initrdAdded']} bytes added")
+        _say(f"initrd:     {summary['initrdAdded']} bytes added")
     kargs = summary["kargs"]
     if kargs is None:
-        print("kargs:      no areas")
+        _say("kargs:      no areas")
     else:
-        print(f"kargs:      {kargs['current']}")
+        _say(f"kargs:      {kargs['current']}")
         if kargs["current"] != kargs["default"]:
-            print(f"  default:  {kargs['default']}")
+            _say(f"  default:  {kargs['default']}")
         for place in kargs["areas"]:
-            print(f"  area:     {place['length']} bytes at {place['offset']}")
+            _say(f"  area:     {place['length']} bytes at {place['offset']}")
     features = summary.get("features")
     if isinstance(features, dict) and any(features.values()):
-        print(f"features:   {', '.join(sorted(name for name, value in features.items() if value))}")
+        _say(f"features:   {', '.join(sorted(name for name, value in features.items() if value))}")
 
 
 def show(args: argparse.Namespace) -> int:
@@ -179,7 +179,7 @@ def kargs(args: argparse.Namespace) -> int:
             raise NoEmbedArea(args.iso, "no kernel argument areas")
         words = (area.default if args.default else current_kargs(iso, area)).split()
         if not (args.append or args.delete or (args.default and args.output)):
-            print(" ".join(words))
+            _say(" ".join(words))
             return 0
         for word in args.delete:
             if word not in words:
@@ -207,6 +207,11 @@ def _check_outputs(iso: Path | str, outputs: dict[str, Path | str | None]) -> No
         options[place] = option
 
 
+def _say(line: str) -> None:
+    """Print a line whose words may be an image's: a terminal must not take them for its own."""
+    print("".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line))
+
+
 def extract(args: argparse.Namespace) -> int:
     """Print a file, or list a directory."""
     with open_image(args.iso) as overlay:
@@ -218,7 +223,7 @@ def extract(args: argparse.Namespace) -> int:
         if extent.directory:
             for name, entry in sorted(iso.entries(extent), key=lambda item: (item[0] or item[1].name).lower()):
                 entry_name = name or entry.name.partition(";")[0]
-                print(entry_name + ("/" if entry.directory else ""))
+                _say(entry_name + ("/" if entry.directory else ""))
             return 0
         part = Overlay(overlay.base)
         part.move(0, extent.offset, extent.length)

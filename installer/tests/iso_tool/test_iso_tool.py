@@ -256,6 +256,20 @@ def test_features_of_another_form_are_passed_over(bases, tmp_path, capfd):
     assert "features" not in capfd.readouterr().out
 
 
+def test_an_image_gives_the_terminal_no_commands(bases, tmp_path, capfd):
+    """Its name, its features and its kernel arguments may hold anything."""
+    iso = tmp_path / "x.iso"
+    data = bases("2023-07.x86_64").read_bytes()
+    at = 16 * 2048 + 40  # the primary volume descriptor's volume id
+    feature = data.replace(b'{"installer-config": true}', '{"\x9b2Jconfig": true}'.encode().ljust(26))
+    assert feature != data
+    iso.write_bytes(feature[:at] + b"\x1b[2Jname".ljust(32) + feature[at + 32 :])
+    assert node0("show", iso) == 0
+    out = capfd.readouterr().out
+    assert "\N{REPLACEMENT CHARACTER}[2Jname" in out
+    assert not {"\x1b", "\x9b"} & set(out)
+
+
 @pytest.mark.parametrize("name", ["2022-02", "2023-07.x86_64", "2021-12"])
 def test_minimal(bases, name, tmp_path):
     base, out, rootfs = bases(name), tmp_path / "min.iso", tmp_path / "rootfs.img"
