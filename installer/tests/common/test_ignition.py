@@ -48,6 +48,7 @@ def test_storage() -> None:
         "files": [
             {"path": "/a", "mode": 420, "contents": {"source": "data:,b"}},
             {"path": "/null", "contents": {"source": "data:,n"}},
+            {"path": "/link"},
         ],
         "directories": [{"path": "/b"}],
         "disks": [
