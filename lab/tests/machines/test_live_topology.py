@@ -129,7 +129,7 @@ def test_live_every_model_of_nic_is_one_of_libvirts(tmp_path):
     models = ("virtio", "e1000", "e1000e", "rtl8139", "vmxnet3")
     nics = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
     node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{nics}"
-    text = f"name: NICs\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
+    text = f"name: nics\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
     with Lab(topology.load_text(text), artifacts=tmp_path) as lab:
         lab.nodes["m"].power.on()
         show = ["virsh", "qemu-monitor-command", "--hmp", "m", "info pci"]
