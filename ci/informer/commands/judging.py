@@ -35,6 +35,7 @@ from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
 from ci.informer.pages import build
 from installer.common.numbers import whole_type
+from lab.evidence import symptoms as table
 
 CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDECIDED: UNDECIDED}
 
@@ -77,7 +78,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _triage(arguments: argparse.Namespace) -> int:
-    symptoms = triage.read(arguments.symptoms)
+    symptoms = table.read(arguments.symptoms)
     with existing_history(arguments) as history:
         labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
         say(f"{labelled} red runs labelled, {clustered} put into clusters")
@@ -161,7 +162,7 @@ def add(command: Adder) -> None:
     )
     triaged = command("triage", _triage, "label red runs, and show which are the same failure")
     triaged.add_argument(
-        "--symptoms", type=Path, metavar="FILE", help="know failures by this file (default: ci/informer/symptoms.yaml)"
+        "--symptoms", type=Path, metavar="FILE", help="know failures by this file (default: lab/evidence/symptoms.yaml)"
     )
     triaged.add_argument(
         "--since", type=day, metavar="DATE", help="show failures since this day (default: two weeks ago)"

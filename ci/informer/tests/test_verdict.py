@@ -23,6 +23,7 @@ from ci.informer.judging.review import job_state, record, regressed_tests, regre
 from ci.informer.judging.simulate import World, nightly_runs, plant
 from ci.informer.judging.verdict import Decision, by_counts, judge
 from ci.informer.tests.kit import FIRST, filled
+from lab.evidence import symptoms
 
 GOOD = ["PPPPP"] * 45
 
@@ -142,7 +143,7 @@ def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, node0_c
     assert node0_ci("verdict", "p045") == 1
     out = capsys.readouterr().out
     assert "product" in out
-    assert "again: node0-ci run sno --machines vm" in out
+    assert "again: (run sno@vm again where it ran)" in out
     assert out.splitlines()[-1] == "p045: rejected (1 of 1 blocking jobs: sno@vm)"
     assert node0_ci("verdict", "p045", "--json", "--junit", tmp_path / "out.xml") == 1
     data = json.loads(capsys.readouterr().out)
@@ -377,7 +378,7 @@ def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(hist
     crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {message}")
     for key in ("a", "b"):
         history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", seconds=600.0, attempts=[crashed])])
-    triage.label(history, triage.read())
+    triage.label(history, symptoms.read())
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.REJECTED
     assert verdict.why == "1 of 1 blocking jobs: sno@vm; component assisted-service"

@@ -24,6 +24,7 @@ from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled
 from drivers.browser import PROGRAM, chromium
 from installer.common.certificates import authority
+from lab.evidence import symptoms
 
 EVIL = "<script>document.title='taken'</script>\"'&/.."
 
@@ -47,7 +48,7 @@ def pages(tmp_path_factory):
                 )
             ]
         )
-        triage.label(history, triage.read())
+        triage.label(history, symptoms.read())
         clusters.assign(history)
         build(history, root / "out")
     return root / "out"
@@ -89,7 +90,7 @@ def failed_run(pages):
 def test_pages_say_what_they_are_about(pages):
     index = (pages / "index.html").read_text()
     assert re.search(r'class="big"><span class="rejected">rejected</span>|undecided|accepted', index)
-    assert "node0-ci run sno --machines vm" in index
+    assert "(run sno@vm again where it ran)" in index
     grid = (pages / "grid.html").read_text()
     assert 'aria-label="failed, 2026-02-10T03:00:00Z">F</a>' in grid
     assert 'class="void"' in grid
