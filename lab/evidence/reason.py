@@ -37,7 +37,10 @@ class Reason:
         """Whose fault it is, and what shows it."""
         hit = next((hit for hit in self.diagnosis.shown if hit.symptom.label == self.diagnosis.label), None)
         whose = " ".join(text for text in (self.diagnosis.label.value, self.diagnosis.component) if text)
-        return f"{whose} ({hit.symptom.name} in {hit.place}: {hit.line})" if hit else whose
+        if hit is None:
+            return whose
+        # The message is what is shown above already.
+        return f"{whose} ({hit.symptom.name}{'' if hit.place == 'message' else f' in {hit.place}: {hit.line}'})"
 
 
 def error_first(message: str) -> str:

@@ -70,7 +70,7 @@ def _pre(text: Any) -> str:
 
 def _phases(run: Run) -> Iterable[str]:
     scale = _BAR_EM / max([run.seconds, *map(seconds_of, run.phases), 0.001])
-    yield f"{_SCROLL.format('phases')}<table><tr><th>phase<th class=s>took<th>when<th>outcome"
+    yield f"{_SCROLL.format(f'phases of {escape(run.name)}')}<table><tr><th>phase<th class=s>took<th>when<th>outcome"
     for entry in run.phases:
         seconds, outcome = seconds_of(entry), escape(str(entry.get("outcome")))
         indent = "&nbsp;" * 4 * depth_of(entry)
@@ -83,7 +83,7 @@ def _phases(run: Run) -> Iterable[str]:
 def _tests(run: Run) -> Iterable[str]:
     if not run.tests:
         return
-    yield f"{_SCROLL.format('tests')}<table><tr><th>test<th class=s>took<th>outcome"
+    yield f"{_SCROLL.format(f'tests of {escape(run.name)}')}<table><tr><th>test<th class=s>took<th>outcome"
     for entry in run.tests:
         outcome = escape(str(entry.get("outcome")))
         yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{clock(seconds_of(entry))}"
@@ -117,7 +117,8 @@ def _reason(run: Run, why: Reason, root: Path) -> Iterable[str]:
     for place, (machine, tail) in enumerate(why.consoles.items()):
         log = _link(run.folder / "console" / f"{machine}.txt", root, "all of it")
         yield f"<details{'' if place else ' open'}><summary>Last lines of {escape(machine)}'s console</summary>"
-        yield f'<pre class=console tabindex=0 role=region aria-label="console of {escape(machine)}">'
+        label = f"console of {escape(machine)} in {escape(run.name)}"
+        yield f'<pre class=console tabindex=0 role=region aria-label="{label}">'
         yield f"{escape(tail)}</pre>"
         yield f"<p>{log}</details>"
     yield "</section>"

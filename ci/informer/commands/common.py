@@ -101,6 +101,13 @@ def labelled(history: History) -> None:
     clusters.assign(history)
 
 
+def add_output(sub: argparse.ArgumentParser) -> None:
+    """Add the option by which programs read what a command says."""
+    sub.add_argument(
+        "--output", choices=("text", "json"), default="text", help="what to print: text, or JSON for programs"
+    )
+
+
 def add_blocking(sub: argparse.ArgumentParser) -> None:
     """Add the options that make jobs block, or only inform."""
     sub.add_argument(

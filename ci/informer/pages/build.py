@@ -48,11 +48,11 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
 def index(history: History, blocking: Sequence[str] = (), informing: Sequence[str] = (), *, live: bool = False) -> str:
     """Return the first page: verdicts of the last payloads, which are shown and not remembered: `verdict` may have been
     told other kinds."""
-    body = [
-        part
-        for payload in reversed(history.payloads()[-VERDICTS:])
-        for part in views.verdict(judge(history, payload, blocking, informing, remember=False))
-    ]
+    last = reversed(history.payloads()[-VERDICTS:])
+    verdicts = [judge(history, payload, blocking, informing, remember=False) for payload in last]
+    body = [part for verdict in verdicts for part in views.verdict(verdict)]
+    if verdicts:
+        body = [*views.no_blocking_job(verdicts[0]), *body, *views.words()]
     now = views.running(work.unfinished(history)) if live else ()
     body = [*now, *(body or ["<p>No run has been loaded yet: node0-ci load, or node0-ci run.</p>"])]
     return page("Verdicts", body, live=live)

@@ -63,7 +63,7 @@ def test_without_a_blocking_job_nothing_is_decided(history):
     filled(history, sno=["PPPPP"] * 3)
     verdict = judge(history, "p002")
     assert verdict.decision is Decision.UNDECIDED
-    assert "no job is blocking yet" in verdict.why
+    assert "no job blocks: name some with --blocking" in verdict.why
 
 
 def test_what_was_to_block_and_has_not_run_accepts_nothing(history):
@@ -154,6 +154,10 @@ def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, node0_c
     assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + 3
     assert node0_ci("status") in (0, 1)
     assert "sno@vm" in capsys.readouterr().out
+    for words in (["status"], ["history", "--last", "1"]):
+        node0_ci(*words, "--output", "json")
+        [entry] = json.loads(capsys.readouterr().out)
+        assert entry["job"] == "sno@vm"
 
 
 def test_triage_shows_clusters_and_keeps_notes(history, node0_ci, capsys):

@@ -9,7 +9,10 @@ from urllib.parse import unquote, unquote_to_bytes
 
 import pytest
 
+from drivers.browser import PROGRAM, chromium
+from installer.common.certificates import authority
 from lab.evidence import record, report, summary
+from lab.testing.axe_kit import complaints
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
 
@@ -223,3 +226,12 @@ def test_the_summary_is_markdown_in_which_nothing_else_is(failed, monkeypatch, t
     assert table == r"| first | ❌ failed | 10.0 s | \| \`\`\` |"
     assert "````\n| ```\n" in text, "a fence longer than those within"
     assert "- cluster: ``` a``b ```" in text
+
+
+@pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+def test_the_page_is_accessible_on_a_telephone_and_a_desk(failed, root, tmp_path):
+    (failed / "tests.json").write_text(json.dumps([phase("test_" + "x" * 100, 1, "failed", message="y" * 400)]))
+    with chromium(tmp_path / "profile", authority("nobody").certificate.encode()) as page:
+        for folder in (failed, root):
+            page.open(report.write(folder).as_uri())
+            assert complaints(page) == [], folder
