@@ -45,6 +45,8 @@ class Details:
     _: KW_ONLY
     symptoms: list[tuple[str, str, str]] = field(default_factory=list)
     notes: Sequence[tuple[str, str]] = ()
+    #: The address of the page that its artefacts have; empty where there is none.
+    own: str = ""
 
 
 def job_file(job: str) -> str:
@@ -258,6 +260,8 @@ def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> 
         whose = f"{row.label}: {row.component}" if row.component else row.label
         yield f"<p>Whose: <strong>{escape(whose)}</strong>. {escape(row.advice)}</p>"
     yield f"<p>Run it again: <code>{escape(again)}</code></p>"
+    if details.own:
+        yield f'<p><a href="{escape(details.own)}">Its consoles, journals and all other evidence</a></p>'
     if row.reason:
         yield "<h2>Reason</h2>" + pre("Reason", row.reason)
     if details.notes:
@@ -286,4 +290,4 @@ def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> 
     if row.revision:
         yield f"<p>Revision of the repository: <code>{escape(row.revision)}</code></p>"
     if row.folder:
-        yield f"<p>All evidence: <code>{escape(row.folder)}</code></p>"
+        yield f"<p>Folder of its evidence: <code>{escape(row.folder)}</code></p>"
