@@ -136,6 +136,10 @@ class InstallFailedError(LabError):
         super().__init__(f"{what} ended with {code}:\n{tail}")
 
 
+class SymptomsError(LabError):
+    """A table of symptoms is malformed, or one of its expressions takes too long."""
+
+
 class WaitTimeout(LabError):
     """A condition did not become true within `timeout` seconds."""
 

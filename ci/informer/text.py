@@ -49,6 +49,26 @@ def state_row(state: JobState) -> list[str]:
     return [state.job, state.kind.value, state.last.outcome.value, str(state.recent), share, took, "; ".join(notes)]
 
 
+def state_data(state: JobState) -> dict[str, Any]:
+    """Return a job of `node0-ci status` for programs; durations are in seconds."""
+    finding = state.watch.finding
+    return {
+        "job": state.job,
+        "kind": state.kind.value,
+        "wants": state.wants,
+        "last": state.last.outcome.value,
+        "runs": state.recent.runs,
+        "failures": state.recent.failures,
+        "void": state.voids,
+        "flaky": state.flaky,
+        "more_runs": state.watch.wanted,
+        "regressed_since": str(finding.since) if finding else None,
+        "p50": state.took.p50 if state.took else None,
+        "p95": state.took.p95 if state.took else None,
+        "drift": state.drift,
+    }
+
+
 STATE_HEADS = ("job", "kind", "last", "7 days", "failure rate", "P50/P95/max s", "notes")
 
 
@@ -64,6 +84,24 @@ def run_row(row: Row) -> list[str]:
         row.label,
         first_line(row.reason, 70),
     ]
+
+
+def run_data(row: Row) -> dict[str, Any]:
+    """Return a run for programs; its duration is in seconds."""
+    return {
+        "run": row.id,
+        "began": row.began,
+        "job": row.job,
+        "payload": row.payload,
+        "outcome": row.outcome.value,
+        "seconds": row.seconds,
+        "label": row.label,
+        "component": row.component,
+        "advice": row.advice,
+        "cluster": row.cluster,
+        "reason": row.reason,
+        "folder": row.folder,
+    }
 
 
 RUN_HEADS = ("run", "began", "job", "payload", "outcome", "took", "whose", "reason")
@@ -123,6 +161,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
                 "base_runs": job.base.runs,
                 "base_failures": job.base.failures,
                 "more_runs": job.more,
+                "wants": job.wants,
                 "why": job.why,
                 "regressed_since": str(job.finding.since) if job.finding else None,
                 "labels": sorted({row.label for row in job.failures if row.label}),

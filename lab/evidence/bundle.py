@@ -6,9 +6,10 @@ libvirt/NAME.{inactive,live}.xml, network-BRIDGE.xml, qemu-NAME.log
 services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
 nodes/NAME/*                journal, containers, addresses, disks: over SSH, if the node answers
 phases.json                 phases with durations
-lab-failed.txt              parts of the lab that ended unexpectedly, with their last lines: then the run is void
+about.json                  what was run: cluster, release, date, the command that runs it again
+lab-failed.txt              parts of the lab that ended unexpectedly, with their last lines: then the run is invalid
 missing.txt                 what could not be collected, and why
-index.html                  all of it on one page (lab.evidence.report)
+index.html                  all of it on one page (lab.evidence.report); summary.md: the same in short, in Markdown
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
 from installer.common.redact import Redactor, redact
 from lab.errors import LabError
-from lab.evidence import report
+from lab.evidence import record, report
 from lab.machines.factory import documents
 from lab.supervisor import watch
 
@@ -164,7 +165,7 @@ def tell_failure(ended: Sequence[Ended], target: Path) -> None:
     if ended:
         target.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{watch.described(e)}\n" + "".join(f"    {x}\n" for x in e.tail.splitlines()) for e in ended)
-        (target / report.LAB_FAILED).write_text(text)
+        (target / record.LAB_FAILED).write_text(text)
 
 
 def _write_network(owner: Hypervisor, name: str, file: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,8 @@ from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import Running, running, wait_for
 from installer.testing.service.service_kit import INSTALLER
 from installer.testing.service.single_kit import World
+from lab.testing.axe_kit import complaints
 
-axe = pytest.importorskip("axe_core_python")
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 LIVE = "document.getElementById('connection').textContent === 'Live'"
@@ -37,17 +36,6 @@ def page(service: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     certificate = (service.directory / "tls/service.crt").read_bytes()
     with chromium(tmp_path_factory.mktemp("browser") / "profile", certificate) as tab:
         yield tab
-
-
-def accessibility(page: Page, mode: str) -> list[str]:
-    """List what axe-core finds wrong with the page in the light or dark scheme."""
-    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
-    assert page.js(f"matchMedia('(prefers-color-scheme: {mode})').matches") is True
-    page.js((Path(axe.__file__).parent / "axe.min.js").read_text() + "; true")
-    report = page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
-    violations, passed = json.loads(report)
-    assert passed > 15
-    return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in violations]
 
 
 def test_an_installation_to_watch(service: Running, page: Page, tmp_path: Path) -> None:
@@ -80,8 +68,7 @@ def test_an_installation_to_watch(service: Running, page: Page, tmp_path: Path) 
     for piece in ("QEMU Standard PC", "/dev/vda, 20 GB, HDD, installed on", "52:54:00:00:01:00, 192.168.111.80/24"):
         assert piece in page.js(TEXT)
     assert f"{EVIL} Standard PC" in page.js(TEXT)
-    for scheme in ("light", "dark"):
-        assert accessibility(page, scheme) == []
+    assert complaints(page, least=15) == []
     page.js("document.querySelectorAll('details').forEach(d => { d.open = false })")
 
     # By keyboard: in reading order, nothing left out, and the focus survives what comes in.
@@ -177,4 +164,4 @@ def test_the_page_can_want_a_token(service: Running, page: Page) -> None:
     page.press("Enter", 13, "\r")
     page.until(LIVE)
     page.until("document.querySelectorAll('#clusters article').length === 2")
-    assert accessibility(page, "light") == []
+    assert complaints(page, least=15) == []

@@ -1,0 +1,141 @@
+"""The pictures and the output that README.md shows, from a real installation: `.venv/bin/python -m ci.pictures`.
+
+docs/topology.md's configs are deployed twice in containers: once as they are, while a browser shows the rendezvous
+service's page, and once on a disk that is too small, for the page of a run that failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from drivers.browser import Page, chromium
+from installer.common.certificates import authority
+from lab.deploy import STATE
+from lab.errors import LabError
+from lab.evidence.report import PAGE
+from lab.host import records
+from lab.lab import Lab
+from scenarios.testing.page import watching
+
+ROOT = Path(__file__).parents[1]
+NODE0_LAB = str(Path(sys.executable).with_name("node0-lab"))
+BY_HAND = ROOT / "docs/topology.md"
+CONFIGS = ("install-config.yaml", "agent-config.yaml")
+#: Seconds until a lab is up and its service serves the page, and until an installation has ended.
+UP_SECONDS, DEPLOY_SECONDS = 300.0, 3600.0
+WIDTH, HEIGHT = 1000, 640
+#: What the page says when a picture of it is worth taking.
+BUSY = "document.body.innerText.includes('Writing image to disk')"
+TOO_SMALL = ("--set", "nodes[0].disk_gib=4")
+
+
+def write_configs(folder: Path) -> None:
+    """Write the configs of "An installation by hand" into a folder."""
+    _, _, section = BY_HAND.read_text().partition("## An installation by hand")
+    for name, text in zip(CONFIGS, re.findall(r"```yaml\n(.*?)```", section, re.S), strict=True):
+        (folder / name).write_text(text)
+
+
+def deploy(folder: Path, artifacts: Path, *options: str) -> subprocess.Popen[bytes]:
+    """Start `node0-lab deploy` as a user does; its output is in ARTIFACTS.log."""
+    words = [NODE0_LAB, "deploy", folder.name, "--machines", "container", "--artifacts", str(artifacts), *options]
+    with artifacts.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(words, cwd=folder.parent, stdout=log, stderr=subprocess.STDOUT)
+
+
+def installed(folder: Path, artifacts: Path, picture: Path) -> bytes:
+    """Install, and take a picture meanwhile; what a user's commands print, up to the end of the lab. Raises LabError
+    where it fails."""
+    process = deploy(folder, artifacts)
+    lab = lab_of(process, artifacts)
+    try:
+        of_service(lab, picture)
+        code = process.wait(DEPLOY_SECONDS)
+        output = artifacts.with_suffix(".log").read_bytes()
+        if code:
+            raise LabError(output.decode(errors="replace"))
+        output += b"$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
+    finally:
+        lab.detach()
+        down = _said("down", "--lab", lab.id)
+    return output + b"$ node0-lab down\n" + down
+
+
+def _said(*words: str) -> bytes:
+    return subprocess.run([NODE0_LAB, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True).stdout
+
+
+def lab_of(process: subprocess.Popen[bytes], artifacts: Path) -> Lab:
+    """Wait for the lab of a deployment, and for what its service's page is asked with. Raises LabError."""
+    end = time.monotonic() + UP_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        for record in records.all_labs():
+            if Path(record.artifacts) == artifacts and (record.root / "cluster" / STATE).is_file():
+                return Lab.attach(record.id)
+        time.sleep(0.5)
+    raise LabError(f"no lab of {artifacts} had an image within {UP_SECONDS:.0f} s")
+
+
+def of_service(lab: Lab, target: Path) -> None:
+    """Take a picture of the service's page while a host installs. Raises BrowserError, OSError."""
+    state = json.loads((lab.layout.root / "cluster" / STATE).read_text())["node0"]
+    end = time.monotonic() + UP_SECONDS
+    while True:
+        try:
+            with watching(lab, lab.topology.rendezvous_ip, state["serviceCACert"]) as page:
+                page.resize(WIDTH, HEIGHT)
+                page.until(BUSY, UP_SECONDS)
+                _keep(page, target)
+                return
+        except OSError:  # the host still boots
+            if time.monotonic() > end:
+                raise
+            time.sleep(1.0)
+
+
+def of_run(artifacts: Path, target: Path) -> None:
+    """Take a picture of the top of a run's page."""
+    with tempfile.TemporaryDirectory() as profile:
+        trusted = authority("nobody").certificate.encode()  # files need none, but the browser wants one
+        with chromium(Path(profile, "profile"), trusted) as page:
+            page.resize(WIDTH, HEIGHT)
+            page.open((artifacts / PAGE).as_uri())
+            _keep(page, target)
+
+
+def _keep(page: Page, target: Path) -> None:
+    """Take a PNG of what the window shows."""
+    page.picture(target, whole=False)
+    print(f"{target}: {target.stat().st_size >> 10} KiB", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Install, and write DIR/service.png, DIR/failed-run.png and DIR/deploy.txt; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--into", type=Path, default=ROOT / "docs/pictures", metavar="DIR", help="default: %(default)s")
+    into = parser.parse_args(argv).into.absolute()
+    into.mkdir(parents=True, exist_ok=True)
+    os.environ.setdefault("COLUMNS", "120")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, good, bad = (Path(scratch, name) for name in ("first", "installed", "failed"))
+        folder.mkdir()
+        write_configs(folder)
+        (into / "deploy.txt").write_bytes(installed(folder, good, into / "service.png"))
+        if not deploy(folder, bad, "--lab-keep", "never", *TOO_SMALL).wait(DEPLOY_SECONDS):
+            print("the disk was not too small", file=sys.stderr)
+            return 1
+        of_run(bad, into / "failed-run.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
