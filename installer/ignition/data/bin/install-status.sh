@@ -54,6 +54,9 @@ banner() {
     printf '%s' "$text" >"$RUN_DIR/banner"
 }
 
+# A NIC may have come since this machine was given its name.
+[ ! -e "$ISSUE_DIR/62-stranger.issue" ] || tell_stranger
+
 told=() # whose image is on the console
 while :; do
     down="" images="" stopped=()
