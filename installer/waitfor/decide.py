@@ -64,6 +64,7 @@ MAJORITY_LEAST = 3
 # OpenSSL's words for a certificate that is not yet valid, or has expired: the clocks differ.
 OTHER_TIME = ("certificate is not yet valid", "certificate has expired")
 MOST_NAMED = 5
+MISTYPED = "is one of the two mistyped?"
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
@@ -287,9 +288,9 @@ def missing(expected: Expected, hosts: Sequence[HostSeen], *, yet: bool = False)
         # Machines none of whose MAC addresses a registered host has, whatever the hosts call themselves.
         lines = [
             f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} {single}"
-            f"{_mistyped(macs, expected, hosts)}"
-            for name, macs in expected.macs
-            if macs and not macs & seen
+            f"{_mistyped(macs, expected, hosts) or _switched_off(field, yet=yet)}{_at(field)}"
+            for name, macs, field in expected.described()
+            if not macs & seen
         ][:short]
     else:
         names = [name for name in expected.names if name not in present and name.split(".")[0] not in present]
@@ -303,12 +304,21 @@ def missing(expected: Expected, hosts: Sequence[HostSeen], *, yet: bool = False)
     return tuple(lines)
 
 
+def _at(field: str) -> str:
+    return f" ({field})" if field else ""
+
+
+def _switched_off(field: str, *, yet: bool) -> str:
+    """Return the end of a line: the remedy, where the field of the host's MAC address can be named."""
+    return ": switch it on with the image, or correct its MAC address" if field and yet else ""
+
+
 def _mistyped(macs: frozenset[str], expected: Expected, hosts: Sequence[HostSeen]) -> str:
     """Return the end of a line: the host that nobody described, and whose MAC address differs in a digit or two."""
     described = {mac for _, others in expected.macs for mac in others}
     for host in hosts:
         if not host.macs & described and (pair := nearest(host.macs, macs)):
-            return f"; {host.name} registered with {pair[0]}, {pair[2]}: is one of the two mistyped?"
+            return f"; {host.name} registered with {pair[0]}, {pair[2]}: {MISTYPED}"
     return ""
 
 
@@ -337,9 +347,9 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     tally = f"{len(hosts)} hosts registered, not described by the configuration: {strangers}"
     return tuple(
         f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
-        f"{_mistyped(macs, expected, hosts)}"
-        for name, macs in expected.macs
-        if macs and not registered & macs
+        f"{_mistyped(macs, expected, hosts)}{_at(field)}"
+        for name, macs, field in expected.described()
+        if not registered & macs
     )
 
 

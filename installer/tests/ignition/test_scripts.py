@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from installer.observe.state import Places
+from installer.waitfor import remedies
+
 BIN = Path(str(resources.files("installer.ignition") / "data/bin"))
 
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
@@ -292,7 +295,7 @@ PULL_AGAIN = (
 
 def test_a_pull_that_fails_is_on_the_console_and_in_the_banner(tmp_path):
     output = look_at_the_status(tmp_path, PULL_AGAIN)
-    want = "Images cannot be pulled: assisted-service.service: initializing source docker://r.example/a@sha256:0: "
+    want = "Images cannot be pulled: assisted-service.service: "
     assert output.startswith(f"install-status: {want}")
     assert output.endswith('lookup r.example: i/o timeout"\n')
     assert (tmp_path / "etc/issue.d/75-agent-images.issue").read_text().startswith(want)
@@ -307,6 +310,36 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
         "install-status: Images cannot be pulled through the proxy http://192.0.2.1:3128: assisted-service.service: "
         "initializing source docker://r.example/a: Access violation\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (
+            "dial tcp: lookup r.example on 192.0.2.53:53: read udp 192.0.2.9:41373->192.0.2.53:53: i/o timeout",
+            "DNS server 192.0.2.53 does not answer (asked for r.example): ",
+        ),
+        (
+            "dial tcp: lookup r.example on [fd00::1]:53: no such host",
+            "DNS server [fd00::1] does not know r.example: ",
+        ),
+        ("unauthorized: authentication required", "the registry rejects the pull secret: "),
+        ("x509: certificate signed by unknown authority", "the registry's certificate is not trusted here: "),
+        ("manifest unknown", "the registry has no such image: "),
+        (
+            "dial tcp 192.0.2.5:5000: connect: no route to host",
+            "the registry at 192.0.2.5:5000 does not answer: ",
+        ),
+    ],
+)
+def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, told):
+    # The names in front of it may be longer than a console's line, and than what is kept.
+    source = f"initializing source docker://r.example/{'x' * 700}: pinging container registry r.example: "
+    output = look_at_the_status(tmp_path, f"Error: {source}{reason}")
+    assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {told}initializing ")
+    # As wait-for reads it
+    line = remedies.remedy(output, Places())
+    assert line.startswith(("DNS server", "r.example", "The certificate of r.example", "The registry", "192.0.2.5"))
 
 
 SPOILT = "writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"
