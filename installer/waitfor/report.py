@@ -35,11 +35,12 @@ class Reporter:
         self._checks: dict[tuple[str, str], Check] = {}
         self._status = ""
 
-    def once(self, topic: str, text: str, level: int = logging.INFO) -> None:
-        """Log ``text`` unless it was the last text of this ``topic``; an empty text forgets the topic."""
-        if text and self._last_texts.get(topic) != text:
+    def once(self, topic: str, text: str, level: int = logging.INFO, *, key: str = "") -> None:
+        """Log ``text`` unless it was the last text of this ``topic``; an empty text forgets the topic. Texts with the
+        same ``key`` are the same."""
+        if text and self._last_texts.get(topic) != (key or text):
             log.log(level, text)
-        self._last_texts[topic] = text
+        self._last_texts[topic] = key or text
 
     def new_events(self, events: Sequence[dict[str, Any]]) -> bool:
         """Log and keep the new events. Returns whether there were any."""

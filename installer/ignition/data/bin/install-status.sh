@@ -22,6 +22,25 @@ RUN+='|[Ee]xec format error'
 proxy=${HTTPS_PROXY:-${https_proxy:-}}
 [[ $proxy != *@* ]] || proxy=${proxy%%//*}//${proxy##*@}
 
+# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one.
+cause() {
+    if [[ $1 =~ lookup\ ([^ ]+)\ on\ ([^ ]+):53:\ (no\ such\ host|server\ misbehaving)? ]]; then
+        if [ -n "${BASH_REMATCH[3]}" ]; then
+            printf 'DNS server %s does not know %s: ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
+        else
+            printf 'DNS server %s does not answer (asked for %s): ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
+        fi
+    elif [[ $1 =~ unauthorized|authentication\ required|invalid\ username/password ]]; then
+        printf 'the registry rejects the pull secret: '
+    elif [[ $1 =~ x509: ]]; then
+        printf "the registry's certificate is not trusted here: "
+    elif [[ $1 =~ manifest\ unknown|name\ unknown ]]; then
+        printf 'the registry has no such image: '
+    elif [[ $1 =~ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
+        printf 'the registry at %s does not answer: ' "${BASH_REMATCH[1]}"
+    fi
+}
+
 # image_failure UNIT: the pull or the start that failed, where that is among the last lines that its processes wrote.
 image_failure() {
     local index line lines verb why=
@@ -40,7 +59,7 @@ image_failure() {
         # crun's line is JSON with the time, by which it would be news at each look.
         [[ ! $line =~ ^\{\"msg\":\"([^\"]+) ]] || line=${BASH_REMATCH[1]}
         line=${line#*Error: }
-        why="$verb: $1: ${line:0:600}"
+        why="$verb: $1: $(cause "$line")${line:0:600}"
     done
     printf '%s' "$why"
 }
@@ -53,6 +72,9 @@ banner() {
     mkdir -p "$RUN_DIR"
     printf '%s' "$text" >"$RUN_DIR/banner"
 }
+
+# A NIC may have come since this machine was given its name.
+[ ! -e "$ISSUE_DIR/62-stranger.issue" ] || tell_stranger
 
 told=() # whose image is on the console
 while :; do
