@@ -199,6 +199,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"node0-lab: also, {strip_control(note)}", file=sys.stderr)
         return error.exit_code if isinstance(error, TopologyError) else 1
     except interrupts.Interrupted as error:
+        print(f"node0-lab: ended by {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

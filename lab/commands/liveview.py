@@ -52,6 +52,8 @@ _MENDED = re.compile(
     r"Host (?P<host>\S+?):? (updated status from \S+ to (known|preparing)|validation: ).*"
     r"|.*(?P<validation>[Vv]alidation '.+') is now fixed"
 )
+# States, which others follow: they are shown while they hold, and stay when the work fails.
+_STATE = re.compile(r"(?P<topic>(Cluster|Host \S+) validation\b[^0-9]*|Host \S+: updated status).*")
 # The lab itself names the release: no news.
 _OWN_DOING = "Found override for release image"
 # Their warnings are news in a log: what is waited for, again and again, and what the commands print themselves.
@@ -60,7 +62,7 @@ LAST_WITH_HOSTS = "wait-for bootstrap-complete"
 _BAR = 24
 _MOST_EVENTS = 64 << 20
 _QUIET = ("debug", "info", "trace")
-#: A warning that still holds after so many seconds stays on the terminal: many hold for a moment while hosts come up.
+#: A warning that still holds after so many seconds stays on the terminal.
 LASTS_SECONDS = 20.0
 _MOST_PENDING = 4
 _SILENT_SECONDS = 10
@@ -127,13 +129,20 @@ class LiveView(logging.Handler):
         elif not text or text.startswith(_OWN_DOING):
             return
         elif level == "warning" and logged:
-            with self._guard:
-                self._pending.append(_Warning(time.monotonic(), text, level))
+            self._warn(_Warning(time.monotonic(), text, level))
         elif level in _QUIET or record.name in _STATUS:
             self._hear(text)
         else:
             self._stay([_Warning(record.created, text, level)])
         self._stay(self._lasting(LASTS_SECONDS))
+
+    def _warn(self, warning: _Warning) -> None:
+        """Show a warning, in the place of an older one on the same state."""
+        state = _STATE.match(warning.text)
+        with self._guard:
+            if state:
+                self._pending = [other for other in self._pending if not other.text.startswith(state["topic"])]
+            self._pending.append(warning)
 
     def _hear(self, text: str) -> None:
         mended = _MENDED.fullmatch(text)
@@ -145,11 +154,15 @@ class LiveView(logging.Handler):
                 self._pending = [warning for warning in self._pending if about not in warning.text]
 
     def _lasting(self, seconds: float) -> list[_Warning]:
-        """Return and forget the warnings that have held so long."""
+        """Return and forget the warnings that have held so long; without `seconds`, all."""
         latest = time.monotonic() - seconds
         with self._guard:
-            lasting = [warning for warning in self._pending if warning.at <= latest]
-            self._pending = [warning for warning in self._pending if warning.at > latest]
+            lasting = [
+                warning
+                for warning in self._pending
+                if not seconds or (warning.at <= latest and not _STATE.match(warning.text))
+            ]
+            self._pending = [warning for warning in self._pending if warning not in lasting]
         return lasting
 
     def _stay(self, warnings: Sequence[_Warning]) -> None:
@@ -173,7 +186,9 @@ class LiveView(logging.Handler):
         total = f"{clock(now - self._began)}" + (f" (last time {clock(self._expected)})" if self._expected else "")
         parts: list[RenderableType] = [Text.assemble((self._title, "bold"), "  ", total)]
         with self._guard:
-            steps, pending, last, heard = list(self._steps), self._pending[-_MOST_PENDING:], self._last, self._heard
+            steps, last, heard = list(self._steps), self._last, self._heard
+            # What is no mere state is seen best, at the end.
+            pending = sorted(self._pending, key=lambda warning: not _STATE.match(warning.text))[-_MOST_PENDING:]
         for name, begin, seconds, passed in steps:
             mark, style = (
                 ("✓", "green") if passed and seconds is not None else ("…", "cyan") if passed else ("✗", "red")

@@ -156,14 +156,29 @@ def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
     assert "warning" not in shown(lambda: [warn(name) for name in WARNINGS]), "it went well all the same"
 
 
-def test_a_warning_that_lasts_stays_once(monkeypatch):
+def test_a_warning_that_lasts_stays_once_and_a_state_does_not(monkeypatch):
     def act():
-        warn("cause")
-        monkeypatch.setattr(liveview, "LASTS_SECONDS", 0.0)
+        for name in WARNINGS:
+            warn(name)
+        monkeypatch.setattr(liveview, "LASTS_SECONDS", 1e-9)
         log.info("Waiting for cluster install to initialize")
         log.info("Waiting for cluster install to initialize")
 
-    assert shown(act).count("DNS server") == 1
+    assert re.findall(r"warning: (\w+)", shown(act)) == ["DNS"]
+
+
+def test_a_state_takes_the_place_of_the_one_before():
+    def fail():
+        for number in (0, 2):
+            log.info("level=warning msg=Cluster validation: exactly 3 nodes, found %d", number)
+        for text in ("insufficient (no DNS)", "insufficient (no NTP)"):
+            log.info("level=warning msg=Host node-2: updated status from x to %s", text)
+        raise ZeroDivisionError
+
+    file = io.StringIO()
+    with pytest.raises(ZeroDivisionError), liveview.LiveView("t", None, console=Console(file=file, width=200)):
+        fail()
+    assert re.findall(r"found \d|no \w+", file.getvalue()) == ["found 2", "no NTP"]
 
 
 def test_the_labs_own_warnings_stay_at_once_but_not_what_it_waits_for():

@@ -69,7 +69,7 @@ def test_a_lab_that_comes_up_has_not_ended(record, words, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(number, code, monkeypatch, caplog):
+def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(number, code, monkeypatch, caplog, capsys):
     def run(_arguments):
         with interrupts.announced(lambda: "lab x is taken down"):
             os.kill(os.getpid(), number)
@@ -83,4 +83,5 @@ def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(numb
     finally:
         cli.parser.cache_clear()
     assert caplog.messages == ["interrupted: lab x is taken down"]
+    assert capsys.readouterr().err == f"node0-lab: ended by {number.name}\n"
     assert signal.getsignal(number) is before
