@@ -104,18 +104,18 @@ def topology_for(
     firmware: Firmware = "uefi",
     memory_mib: int | None = None,
     vcpu: int | None = None,
-    as_is: bool = False,
 ) -> Topology:
     """Return the lab for the cluster of a directory, whose inputs node0 reads: the `installer` if it is one, else our
-    own. `as_is` gives no service of the lab an address, or a place, that the files name for another one. Raises
-    TopologyError, ConfigsError."""
+    own. Raises TopologyError, ConfigsError."""
     reader = installer if installer and is_ours(installer) else default_installer()
     # The lab puts the release that it installs in the place of the one that manifests name.
     release = ztp.release_image(directory) if ztp.is_ztp(directory) else ""
     inputs = ask(reader, directory, {**_ANY_HOST, **({_RELEASE: release} if release else {})})
-    topology = derive(inputs, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
-    if not as_is:
-        return topology
+    return derive(inputs, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+
+
+def without_stand_ins(topology: Topology) -> Topology:
+    """Return the topology without the addresses, proxy and Tang server that the lab has in the place of others'."""
     networks = tuple(msgspec.structs.replace(network, aliases=()) for network in topology.networks)
     return msgspec.structs.replace(topology, networks=networks, aliases=(), proxy=False, tang=False)
 

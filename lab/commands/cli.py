@@ -417,6 +417,8 @@ def _shot(arguments: argparse.Namespace) -> int:
 
 def _collect(arguments: argparse.Namespace) -> int:
     lab = _attached(arguments)
+    # A machine that does not answer costs half a minute.
+    logging.getLogger("lab.evidence").setLevel(logging.INFO)
     with lab:
         missing = lab.collect(arguments.directory)
     for line in missing:

@@ -17,7 +17,7 @@ from lab.commands import interrupts, liveview, places
 from lab.commands.liveview import last_time, note_time
 from lab.commands.places import add_output
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, inputs, read, stood_in, topology_for
+from lab.deploy import Deployment, inputs, read, stood_in, topology_for, without_stand_ins
 from lab.errors import TopologyError
 from lab.evidence.phases import Phases
 from lab.host import records
@@ -121,8 +121,10 @@ def run(arguments: argparse.Namespace) -> int:
         firmware=arguments.firmware,
         memory_mib=arguments.memory,
         vcpu=arguments.vcpu,
-        as_is=arguments.as_is,
     )
+    others = stood_in(wanted) if arguments.as_is else []
+    if arguments.as_is:
+        wanted = without_stand_ins(wanted)
     wanted = changed(wanted.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
     lines = [*unsupported(wanted), *ztp.check(arguments.directory, wanted)]
     if arguments.plan:
@@ -139,7 +141,10 @@ def run(arguments: argparse.Namespace) -> int:
         read(arguments.directory)
     topology = chosen.sized(wanted)
     lab = Lab(topology, arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
-    return _Installation(arguments, lab, chosen, hardware.raised(wanted, topology)).run(skip)
+    notes = [f"machines: {line}" for line in hardware.raised(wanted, topology)]
+    silent = [text for text in others if text not in stood_in(wanted)]
+    notes += [f"network: nothing answers at {text} (if yours does: --set 'aliases=[{text}]')" for text in silent]
+    return _Installation(arguments, lab, chosen, notes).run(skip)
 
 
 def _plan(arguments: argparse.Namespace, wanted: Topology, lines: list[str]) -> int:
@@ -170,10 +175,10 @@ class _Installation:
     """One deployment in a lab that is not up yet, and what it says on standard output: lines as things come to exist,
     or all of it as one document at the end."""
 
-    def __init__(self, arguments: argparse.Namespace, lab: Lab, chosen: Chosen, raised: Sequence[str]) -> None:
+    def __init__(self, arguments: argparse.Namespace, lab: Lab, chosen: Chosen, notes: Sequence[str]) -> None:
         self.arguments, self.lab, self.chosen = arguments, lab, chosen
         self.as_json = arguments.output == "json"
-        self.adapted = [f"machines: {line}" for line in raised]
+        self.adapted = list(notes)
         self.up = self.done = False
         self.begin = time.monotonic()
 

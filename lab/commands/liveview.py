@@ -46,14 +46,16 @@ _LOGGED = re.compile(r"(?:time=\S+ )?level=(?P<level>\w+) msg=(?P<text>.*)")
 _STAGE = re.compile(r"Host: (?P<host>\S+), reached installation stage (?P<stage>.*)")
 # Messages after which what an installer warned of before holds no more: of all, or of one host or validation.
 _PROGRESS = re.compile(
-    r"Cluster is ready for install|.*reached installation stage .*|Bootstrap (Kube API Initialized|is complete)"
+    r"Cluster is ready for install|Successfully registered .*|.*reached installation stage .*|Bootstrap (Kube API Initialized|is complete)"
 )
 _MENDED = re.compile(
     r"Host (?P<host>\S+?):? (updated status from \S+ to (known|preparing)|validation: ).*"
     r"|.*(?P<validation>[Vv]alidation '.+') is now fixed"
 )
 # States, which others follow: they are shown while they hold, and stay when the work fails.
-_STATE = re.compile(r"(?P<topic>(Cluster|Host \S+) validation\b[^0-9]*|Host \S+: updated status).*")
+_STATE = re.compile(
+    r"(?P<topic>(Cluster|Host \S+) validation\b[^0-9]*|Host \S+: updated status|Cannot access Rendezvous Host).*"
+)
 # The lab itself names the release: no news.
 _OWN_DOING = "Found override for release image"
 # Their warnings are news in a log: what is waited for, again and again, and what the commands print themselves.
@@ -128,8 +130,8 @@ class LiveView(logging.Handler):
             self._take(phase)
         elif not text or text.startswith(_OWN_DOING):
             return
-        elif level == "warning" and logged:
-            self._warn(_Warning(time.monotonic(), text, level))
+        elif logged and (level == "warning" or text.startswith("Cannot access")):
+            self._warn(_Warning(time.monotonic(), text, "warning"))
         elif level in _QUIET or record.name in _STATUS:
             self._hear(text)
         else:

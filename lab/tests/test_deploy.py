@@ -7,7 +7,7 @@ import pytest
 
 from lab import topology
 from lab.commands import cli
-from lab.deploy import Deployment, inputs, topology_for
+from lab.deploy import Deployment, inputs, stood_in, topology_for, without_stand_ins
 from lab.errors import TopologyError
 from lab.inputs.configs import Access, write_configs
 from lab.testing import directories
@@ -87,10 +87,13 @@ def test_what_is_changed_is_listed_and_as_is_only_the_registrys_needs_are(tmp_pa
     assert (theirs.read_bytes() == copy.read_bytes()) is as_is
 
 
-def test_as_is_no_address_of_another_server_is_the_labs(tmp_path):
+def test_as_is_no_address_of_another_server_is_the_labs(tmp_path, capsys):
     network = directories.STATIC.replace("server: [192.168.122.1]", "server: [192.168.122.77]")
     texts = directories.install(), directories.agent(directories.host(["eno1"], network))
     for name, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
         (tmp_path / name).write_text(text)
-    assert topology_for(tmp_path).aliases == ("192.168.122.77",)
-    assert topology_for(tmp_path, as_is=True).aliases == ()
+    shape = topology_for(tmp_path)
+    assert stood_in(shape) == ["192.168.122.77"]
+    assert stood_in(without_stand_ins(shape)) == []
+    assert cli.main(["deploy", str(tmp_path), "--as-is", "--plan", "--set", "name=x"]) == 0
+    assert topology.load_text(capsys.readouterr().out).aliases == ()
