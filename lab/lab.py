@@ -226,11 +226,18 @@ class Lab(AbstractContextManager["Lab"]):
     def keep(self) -> None:
         """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""
         self._let_go()
-        assert self._record is not None
-        self._record = msgspec.structs.replace(self._record, kept=True)
-        self._record.save()
+        self._note(kept=True)
         self._keep = True
         log.warning("lab %s is kept: node0-lab ls | ssh | console | down --lab %s", self.id, self.id)
+
+    def note_cluster(self, state: Literal["installing", "installed"]) -> None:
+        """Record how far its cluster is, for `node0-lab ls`. Raises OSError."""
+        self._note(cluster=state)
+
+    def _note(self, **fields: Any) -> None:
+        assert self._record is not None
+        self._record = msgspec.structs.replace(self._record, **fields)
+        self._record.save()
 
     def detach(self) -> None:
         """Untie this process from the lab, which goes on: no thread of it stays in the lab's namespaces."""

@@ -161,7 +161,8 @@ def ask(installer: Sequence[str], directory: Path, variables: Mapping[str, str])
         ) from error
     if result.returncode:
         lines = [line.partition(_MESSAGE)[2] for line in result.stderr.splitlines() if _MESSAGE in line]
-        raise TopologyError(str(directory), lines or f"{installer[-1]} ended with {result.returncode}")
+        said = lines or f"{installer[-1]} ended with {result.returncode}"
+        raise TopologyError(str(directory), said, max(result.returncode, 1))
     return decoded(result.stdout)
 
 

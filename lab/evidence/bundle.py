@@ -183,6 +183,7 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
             xml = work.folder("libvirt") / f"network-{name}.xml"
             work.attempt(f"XML of network {name}", partial(_write_network, owner, name, xml))
     running: list[Node] = []
+    log.info("evidence: logs of services, consoles and screens")
     for node in lab.nodes.values():
 
         def look(node: Node = node) -> None:
@@ -191,6 +192,7 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
 
         work.attempt(f"outside of {node.name}", look)
     for node in running:
+        log.info("evidence: %s over SSH (up to %g s where it does not answer)", node.name, SSH_SECONDS)
         work.attempt(f"inside of {node.name}", partial(work.inside, node))
     trouble = "".join(f"{name}: {line}\n" for name, lines in lab.kernel_trouble().items() for line in lines)
     if trouble:
