@@ -17,6 +17,7 @@ from lab.commands.liveview import LiveView, last_time, note_time
 from lab.commands.terminal import describe
 from lab.deploy import Deployment, inputs, read, topology_for
 from lab.errors import TopologyError
+from lab.evidence import summary
 from lab.host import records
 from lab.host.budget import MEMORY_MIB
 from lab.host.paths import cache_dir, labs_dir, state_dir
@@ -143,7 +144,9 @@ def run(arguments: argparse.Namespace) -> int:
                 _tell_how_to_go_on(work, installed=done and work.kubeconfig.exists())
 
         with afterwards(
+            ("keep what the installer left", work.keep_evidence),
             ("collect the evidence", lab.collect),
+            ("publish the summary", lambda: summary.publish(lab.artifacts)),
             ("keep the lab", keep),
             ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
         ):
