@@ -30,7 +30,7 @@ NODE0_LAB = str(Path(sys.executable).with_name("node0-lab"))
 EXAMPLE = "docs/examples/one-node"
 #: Seconds until a lab is up and its service serves the page, and until an installation has ended.
 UP_SECONDS, DEPLOY_SECONDS = 300.0, 3600.0
-WIDTH, HEIGHT = 1000, 640
+WIDTH, OF_SERVICE, OF_RUN = 1000, 780, 560
 #: What the page says when a picture of it is worth taking.
 BUSY = "document.body.innerText.includes('Writing image to disk')"
 #: What `deploy` prints once the orchestrator is at work.
@@ -45,7 +45,7 @@ def deploy(artifacts: Path, *options: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
 
-def installed(artifacts: Path, picture: Path) -> bytes:
+def installed(artifacts: Path, picture: Path) -> str:
     """Install, and take a picture meanwhile; what a user's commands print, up to the end of the lab. Raises LabError
     where it fails."""
     process = deploy(artifacts)
@@ -53,14 +53,14 @@ def installed(artifacts: Path, picture: Path) -> bytes:
     try:
         of_service(lab, picture)
         code = process.wait(DEPLOY_SECONDS)
-        output = artifacts.with_suffix(".log").read_bytes()
+        output = artifacts.with_suffix(".log").read_text(errors="replace")
         if code:
-            raise LabError(output.decode(errors="replace"))
-        output += b"$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
+            raise LabError(output)
+        output += "$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
     finally:
         lab.detach()
         down = _said("down", "--lab", lab.id)
-    return output + b"$ node0-lab down\n" + down
+    return f"{output}$ node0-lab down\n{down}"
 
 
 def failed(artifacts: Path) -> None:
@@ -74,8 +74,10 @@ def failed(artifacts: Path) -> None:
         raise LabError(f"{artifacts}: it was installed although its orchestrator was killed")
 
 
-def _said(*words: str) -> bytes:
-    return subprocess.run([NODE0_LAB, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True).stdout
+def _said(*words: str) -> str:
+    return subprocess.run(
+        [NODE0_LAB, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    ).stdout
 
 
 def lab_of(process: subprocess.Popen[bytes], artifacts: Path) -> Lab:
@@ -96,7 +98,7 @@ def of_service(lab: Lab, target: Path) -> None:
     while True:
         try:
             with watching(lab, lab.topology.rendezvous_ip, state["serviceCACert"]) as page:
-                page.resize(WIDTH, HEIGHT)
+                page.resize(WIDTH, OF_SERVICE)
                 page.until(BUSY, UP_SECONDS)
                 _keep(page, target)
                 return
@@ -111,7 +113,7 @@ def of_run(artifacts: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory() as profile:
         trusted = authority("nobody").certificate.encode()  # files need none, but the browser wants one
         with chromium(Path(profile, "profile"), trusted) as page:
-            page.resize(WIDTH, HEIGHT)
+            page.resize(WIDTH, OF_RUN)
             page.open((artifacts / PAGE).as_uri())
             _keep(page, target)
 
@@ -123,14 +125,14 @@ def _keep(page: Page, target: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Install, and write DIR/service.png, DIR/failed-run.png and DIR/deploy.txt; the exit code."""
+    """Install, print what the commands say, and write DIR/service.png and DIR/failed-run.png; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=ROOT / "docs/pictures", metavar="DIR", help="default: %(default)s")
     into = parser.parse_args(argv).into.absolute()
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         good, bad = Path(scratch, "installed"), Path(scratch, "one-node")
-        (into / "deploy.txt").write_bytes(installed(good, into / "service.png"))
+        print(installed(good, into / "service.png"), flush=True)
         failed(bad)
         of_run(bad, into / "failed-run.png")
     return 0

@@ -7,7 +7,9 @@ import pytest
 
 from lab.commands import cli
 from lab.deploy import Deployment, inputs
-from lab.errors import TopologyError
+from lab.errors import InstallFailedError, TopologyError
+from lab.evidence import record
+from lab.evidence.phases import Phases
 from lab.testing import directories
 
 
@@ -65,3 +67,16 @@ def test_the_command_refuses_it_before_there_is_a_lab(tmp_path, capsys, monkeypa
     assert capsys.readouterr().err == (
         f"node0-lab: {folder}: manifests: is a link to a folder: have the folder itself there\n"
     )
+
+
+def test_an_installer_that_gives_up_is_a_phase_that_failed(tmp_path, monkeypatch):
+    """The run counted as passed: the exit code was looked at once the phase had ended."""
+    (tmp_path / "sno").mkdir()
+    phases = Phases(tmp_path / "sno/phases.json")
+    ended = SimpleNamespace(returncode=5, stdout="", stderr="level=error msg=Bootstrap failed")
+    monkeypatch.setattr(Deployment, "agent", lambda *_, **__: ended)
+    with pytest.raises(InstallFailedError):
+        Deployment(SimpleNamespace(phase=phases.phase), [], None).wait()
+    [run] = record.runs(tmp_path)
+    assert (run.outcome, [entry["name"] for entry in run.phases]) == ("failed", ["wait-for bootstrap-complete"])
+    assert "Bootstrap failed" in run.phases[0]["error"]
