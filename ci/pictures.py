@@ -1,15 +1,13 @@
 """The pictures and the output that README.md shows, from a real installation: `.venv/bin/python -m ci.pictures`.
 
-docs/topology.md's configs are deployed twice in containers: once as they are, while a browser shows the rendezvous
-service's page, and once on a disk that is too small, for the page of a run that failed.
+docs/examples/one-node is deployed twice in a container: once while a browser shows the rendezvous service's page, and
+once with an orchestrator that is killed, for the page of a run that failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -24,54 +22,62 @@ from lab.errors import LabError
 from lab.evidence.report import PAGE
 from lab.host import records
 from lab.lab import Lab
+from lab.waiting import wait_until
 from scenarios.testing.page import watching
 
 ROOT = Path(__file__).parents[1]
 NODE0_LAB = str(Path(sys.executable).with_name("node0-lab"))
-BY_HAND = ROOT / "docs/topology.md"
-CONFIGS = ("install-config.yaml", "agent-config.yaml")
+EXAMPLE = "docs/examples/one-node"
 #: Seconds until a lab is up and its service serves the page, and until an installation has ended.
 UP_SECONDS, DEPLOY_SECONDS = 300.0, 3600.0
-WIDTH, HEIGHT = 1000, 640
+WIDTH, OF_SERVICE, OF_RUN = 1000, 780, 560
 #: What the page says when a picture of it is worth taking.
 BUSY = "document.body.innerText.includes('Writing image to disk')"
-TOO_SMALL = ("--set", "nodes[0].disk_gib=4")
+#: What `deploy` prints once the orchestrator is at work.
+AT_WORK = "reached installation stage Waiting for bootkube"
+KILL = ("fault", "begin", "kill", "--node", "master-0", "--process", "orchestrator")
 
 
-def write_configs(folder: Path) -> None:
-    """Write the configs of "An installation by hand" into a folder."""
-    _, _, section = BY_HAND.read_text().partition("## An installation by hand")
-    for name, text in zip(CONFIGS, re.findall(r"```yaml\n(.*?)```", section, re.S), strict=True):
-        (folder / name).write_text(text)
-
-
-def deploy(folder: Path, artifacts: Path, *options: str) -> subprocess.Popen[bytes]:
+def deploy(artifacts: Path, *options: str) -> subprocess.Popen[bytes]:
     """Start `node0-lab deploy` as a user does; its output is in ARTIFACTS.log."""
-    words = [NODE0_LAB, "deploy", folder.name, "--machines", "container", "--artifacts", str(artifacts), *options]
+    words = [NODE0_LAB, "deploy", EXAMPLE, "--machines", "container", "--artifacts", str(artifacts), *options]
     with artifacts.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen(words, cwd=folder.parent, stdout=log, stderr=subprocess.STDOUT)
+        return subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
 
-def installed(folder: Path, artifacts: Path, picture: Path) -> bytes:
+def installed(artifacts: Path, picture: Path) -> str:
     """Install, and take a picture meanwhile; what a user's commands print, up to the end of the lab. Raises LabError
     where it fails."""
-    process = deploy(folder, artifacts)
+    process = deploy(artifacts)
     lab = lab_of(process, artifacts)
     try:
         of_service(lab, picture)
         code = process.wait(DEPLOY_SECONDS)
-        output = artifacts.with_suffix(".log").read_bytes()
+        output = artifacts.with_suffix(".log").read_text(errors="replace")
         if code:
-            raise LabError(output.decode(errors="replace"))
-        output += b"$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
+            raise LabError(output)
+        output += "$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
     finally:
         lab.detach()
         down = _said("down", "--lab", lab.id)
-    return output + b"$ node0-lab down\n" + down
+    return f"{output}$ node0-lab down\n{down}"
 
 
-def _said(*words: str) -> bytes:
-    return subprocess.run([NODE0_LAB, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True).stdout
+def failed(artifacts: Path) -> None:
+    """Install, and kill the orchestrator meanwhile. Raises LabError where that is no failure."""
+    process, log = deploy(artifacts, "--lab-keep", "never"), artifacts.with_suffix(".log")
+    lab = lab_of(process, artifacts)
+    lab.detach()
+    wait_until(lambda: AT_WORK in log.read_text(errors="replace"), UP_SECONDS, f"{log} to have {AT_WORK!r}", poll=0.5)
+    _said(*KILL, "--lab", lab.id)
+    if not process.wait(DEPLOY_SECONDS):
+        raise LabError(f"{artifacts}: it was installed although its orchestrator was killed")
+
+
+def _said(*words: str) -> str:
+    return subprocess.run(
+        [NODE0_LAB, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True
+    ).stdout
 
 
 def lab_of(process: subprocess.Popen[bytes], artifacts: Path) -> Lab:
@@ -92,7 +98,7 @@ def of_service(lab: Lab, target: Path) -> None:
     while True:
         try:
             with watching(lab, lab.topology.rendezvous_ip, state["serviceCACert"]) as page:
-                page.resize(WIDTH, HEIGHT)
+                page.resize(WIDTH, OF_SERVICE)
                 page.until(BUSY, UP_SECONDS)
                 _keep(page, target)
                 return
@@ -107,7 +113,7 @@ def of_run(artifacts: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory() as profile:
         trusted = authority("nobody").certificate.encode()  # files need none, but the browser wants one
         with chromium(Path(profile, "profile"), trusted) as page:
-            page.resize(WIDTH, HEIGHT)
+            page.resize(WIDTH, OF_RUN)
             page.open((artifacts / PAGE).as_uri())
             _keep(page, target)
 
@@ -119,20 +125,15 @@ def _keep(page: Page, target: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Install, and write DIR/service.png, DIR/failed-run.png and DIR/deploy.txt; the exit code."""
+    """Install, print what the commands say, and write DIR/service.png and DIR/failed-run.png; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=ROOT / "docs/pictures", metavar="DIR", help="default: %(default)s")
     into = parser.parse_args(argv).into.absolute()
     into.mkdir(parents=True, exist_ok=True)
-    os.environ.setdefault("COLUMNS", "120")
     with tempfile.TemporaryDirectory() as scratch:
-        folder, good, bad = (Path(scratch, name) for name in ("first", "installed", "failed"))
-        folder.mkdir()
-        write_configs(folder)
-        (into / "deploy.txt").write_bytes(installed(folder, good, into / "service.png"))
-        if not deploy(folder, bad, "--lab-keep", "never", *TOO_SMALL).wait(DEPLOY_SECONDS):
-            print("the disk was not too small", file=sys.stderr)
-            return 1
+        good, bad = Path(scratch, "installed"), Path(scratch, "one-node")
+        print(installed(good, into / "service.png"), flush=True)
+        failed(bad)
         of_run(bad, into / "failed-run.png")
     return 0
 

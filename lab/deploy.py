@@ -332,15 +332,19 @@ class Deployment:
 
     def wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""
+        with self.lab.phase(f"wait-for {target}"):
+            return self._wait_for(target, timeout, *options)
+
+    def _wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         # A command's output is evidence, and evidence may hold no secret.
         words = [target, "--skip-password-print"] if target == "install-complete" else [target]
-        with self.lab.phase(f"wait-for {target}"):
-            return self.agent("wait-for", *words, *options, timeout=timeout)
+        return self.agent("wait-for", *words, *options, timeout=timeout)
 
     def wait(self, timeout: float = WAIT_SECONDS) -> None:
         """Run `agent wait-for` for both targets, each for `timeout` seconds at most. Raises InstallFailedError."""
         for target in get_args(WaitTarget):
-            _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
+            with self.lab.phase(f"wait-for {target}"):
+                _succeeded(f"wait-for {target}", self._wait_for(target, timeout))
 
     def rest(self, path: str) -> Any:
         """Return the rendezvous service's answer to GET /api/assisted-install/v2/PATH, decoded; asked with a watcher's

@@ -70,7 +70,7 @@ def _pre(text: Any) -> str:
 
 def _phases(run: Run) -> Iterable[str]:
     scale = _BAR_EM / max([run.seconds, *map(seconds_of, run.phases), 0.001])
-    yield f"{_SCROLL.format(f'phases of {escape(run.name)}')}<table><tr><th>phase<th class=s>took<th>when<th>outcome"
+    yield f"{_SCROLL.format(f'phases of {escape(run.name)}')}<table><tr><th>phase<th class=s>took<th>share<th>outcome"
     for entry in run.phases:
         seconds, outcome = seconds_of(entry), escape(str(entry.get("outcome")))
         indent = "&nbsp;" * 4 * depth_of(entry)

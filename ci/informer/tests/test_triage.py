@@ -53,6 +53,12 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
         ("wait-for", "unauthorized: authentication required", "product", "pull-secret"),
         ("wait-for", "Cluster operator etcd Degraded is True with X: y", "product", "operator-not-available"),
         ("wait-for", "level=error msg=Bootstrap failed to complete", "product", "bootstrap-failed"),
+        (
+            "wait-for",
+            "level=error msg=master-0: The installer failed: the installer ended with code 137: INFO stage x",
+            "product",
+            "orchestrator-ended",
+        ),
         ("message", "E   AssertionError: 2 == 3", "product", "assertion"),
         ("message", "TimeoutError: the API did not answer", "product", "timed-out"),
         ("message", "wait-for bootstrap-complete did not end", "lab", "ended-from-outside"),
