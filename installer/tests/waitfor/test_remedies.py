@@ -61,6 +61,10 @@ LOOKUP = "lookup mirror.lab on 192.0.2.10:53: read udp 192.0.2.16:%d->192.0.2.10
         (ALSO % "manifest unknown", f"mirror.lab:5000 does not have the release's images ({MIRROR}): "),
         (f"{PULL}{GET} 192.0.2.5:5000: connect: no route to host", f"mirror.lab:5000 does not answer ({MIRROR}): "),
         ("cannot read image quay.io/x@sha256:0: no answer from its registry within 20 s", "quay.io does not answer: "),
+        (
+            "Couldn't resolve domain name mirror.lab, the release image's registry, on the host",
+            "The DNS does not know m",
+        ),
         ("Images cannot be pulled: agent.service: no space left on device", ""),
     ],
 )
