@@ -59,7 +59,7 @@ class Places(msgspec.Struct, frozen=True, rename="camel"):
     addresses: dict[str, list[str]] = {}
     # By HOST[:PORT]
     mirrors: dict[str, str] = {}
-    pull_secret: str = ""
+    pull_field: str = msgspec.field(default="", name="pullSecret")  # of the pull secret
     trust_bundle: str = ""
 
 

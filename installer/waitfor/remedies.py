@@ -49,7 +49,7 @@ def _unknown_name(found: _Found) -> str:
 
 def _rejected(found: _Found) -> str:
     return (
-        f"{found.registry} rejects the pull secret{_at(found.places.pull_secret)}: it needs valid credentials for this "
+        f"{found.registry} rejects the pull secret{_at(found.places.pull_field)}: it needs valid credentials for this "
         "registry"
     )
 
