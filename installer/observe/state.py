@@ -59,7 +59,7 @@ class Places(msgspec.Struct, frozen=True, rename="camel"):
     addresses: dict[str, list[str]] = {}
     # By HOST[:PORT]
     mirrors: dict[str, str] = {}
-    pull_secret: str = ""
+    pull_field: str = msgspec.field(default="", name="pullSecret")  # of the pull secret
     trust_bundle: str = ""
 
 
@@ -162,7 +162,7 @@ def _places(part: dict[str, Any]) -> Places:
     """Return no fields if an older version or another installer made the image: they only help to mend a fault."""
     try:
         return msgspec.convert(part.get("places") or {}, Places)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeError):  # the latter for half a surrogate pair
         return Places()
 
 

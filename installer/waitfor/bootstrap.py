@@ -30,7 +30,7 @@ class Bootstrap:
     def __init__(self, inputs: Inputs, service: AssistedClient, kube: Kube, settings: Settings) -> None:
         self.inputs, self.service, self.kube, self.settings = inputs, service, kube, settings
         self.evidence = Evidence(inputs.logs, (inputs.token, inputs.password or ""))
-        self.report = Reporter(self.evidence.events())
+        self.report = Reporter(self.evidence.events(), inputs.places)
         self.persistence = decide.Persistence(settings.failing_for, settings.failing_for_remeasured)
         self.kube_seen = self.rest_seen = self.complete = self.rebooting = False
         self.kube_state = self.rest_state = "never asked"
@@ -301,7 +301,8 @@ class Bootstrap:
 
     def _tell_image_problems(self, *, whole: bool = False) -> None:
         for index, problem in enumerate(self.image_problems(whole=whole)):
-            self.report.once(f"images {index}", problem, logging.WARNING)
+            text = remedies.explained(problem, self.inputs.places)
+            self.report.once(f"images {index}", text, logging.WARNING)
 
     def _outside(self) -> str:
         settings, address = self.settings, self.inputs.rendezvous_ip
@@ -329,8 +330,7 @@ class Bootstrap:
 
     def image_problems(self, *, whole: bool = False) -> tuple[str, ...]:
         """List reasons why hosts cannot pull the images that they need to come up."""
-        problems = outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
-        return tuple(remedies.explained(problem, self.inputs.places) for problem in problems)
+        return outside.image_problems(self.inputs.images, whole=whole) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
         """List a time-out's causes, the first ones: who is missing, what fails, the service's errors, or how far it
@@ -349,10 +349,9 @@ class Bootstrap:
                 words = complaint.partition(" says: ")[2]
                 ago = duration(round(time.monotonic() - at))
                 why += f". It said {ago} before: {words}" if words not in why else ""
-            never = f"The rendezvous service was never reached: {self.rest_state}; {why}"
             return (
                 *self.image_problems(whole=True),
-                remedies.explained(never, self.inputs.places),
+                f"The rendezvous service was never reached: {self.rest_state}; {why}",
             )
         if self.metadata_error and self.cluster is None:
             # No list of hosts was ever read, so none of them can be blamed.

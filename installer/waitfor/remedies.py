@@ -49,7 +49,7 @@ def _unknown_name(found: _Found) -> str:
 
 def _rejected(found: _Found) -> str:
     return (
-        f"{found.registry} rejects the pull secret{_at(found.places.pull_secret)}: it needs valid credentials for this "
+        f"{found.registry} rejects the pull secret{_at(found.places.pull_field)}: it needs valid credentials for this "
         "registry"
     )
 
@@ -81,6 +81,8 @@ _KINDS: Sequence[tuple[re.Pattern[str], Callable[[_Found], str]]] = (
     (re.compile(r"DNS server (?P<server>\[?[0-9a-fA-F.:]+\]?) does not answer"), _silent_server),
     (re.compile(r"DNS server (?P<server>\[?[0-9a-fA-F.:]+\]?) does not know (?P<name>[\w.-]+\w)"), _unknown_name),
     (re.compile(rf"lookup (?P<name>[\w.-]+)(?:{_SERVER})?: (?:no such host|server misbehaving)"), _unknown_name),
+    # The service's release-domain-name-resolved-correctly
+    (re.compile(r"Couldn't resolve domain name (?P<name>[\w.-]+), the release image's registry"), _unknown_name),
     (re.compile(r"lookup (?P<name>[\w.-]+): Temporary failure in name resolution"), _unknown_name),
     (
         re.compile(

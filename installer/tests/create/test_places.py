@@ -51,6 +51,6 @@ def test_values_lead_back_to_fields(tmp_path: Path) -> None:
             "mirror.example:5000": "install-config.yaml: imageDigestSources[0].mirrors[0]",
             "other.example": "install-config.yaml: imageDigestSources[0].mirrors[1]",
         },
-        pull_secret="install-config.yaml: pullSecret",
+        pull_field="install-config.yaml: pullSecret",
         trust_bundle="install-config.yaml: additionalTrustBundle",
     )

@@ -17,7 +17,7 @@ MIRROR = "install-config.yaml: imageDigestSources[0].mirrors[0]"
 PLACES = Places(
     dns={"192.0.2.10": RESOLVER, "fd00::1": RESOLVER[:1]},
     mirrors={"mirror.lab:5000": MIRROR},
-    pull_secret="install-config.yaml: pullSecret",
+    pull_field="install-config.yaml: pullSecret",
     trust_bundle="install-config.yaml: additionalTrustBundle",
 )
 PULL = (
@@ -52,7 +52,7 @@ LOOKUP = "lookup mirror.lab on 192.0.2.10:53: read udp 192.0.2.16:%d->192.0.2.10
             "DNS server 192.0.2.10 does not know mirror.",
         ),
         (ALSO % "lookup mirror.lab: no such host", f"The DNS does not know mirror.lab ({MIRROR}): correct the name"),
-        (f"{PULL}unauthorized", f"mirror.lab:5000 rejects the pull secret ({PLACES.pull_secret}): "),
+        (f"{PULL}unauthorized", f"mirror.lab:5000 rejects the pull secret ({PLACES.pull_field}): "),
         (
             ALSO % "x509: signed by unknown authority",
             f"The certificate of mirror.lab:5000 is not trusted ({PLACES.trust_bundle})",
@@ -61,6 +61,10 @@ LOOKUP = "lookup mirror.lab on 192.0.2.10:53: read udp 192.0.2.16:%d->192.0.2.10
         (ALSO % "manifest unknown", f"mirror.lab:5000 does not have the release's images ({MIRROR}): "),
         (f"{PULL}{GET} 192.0.2.5:5000: connect: no route to host", f"mirror.lab:5000 does not answer ({MIRROR}): "),
         ("cannot read image quay.io/x@sha256:0: no answer from its registry within 20 s", "quay.io does not answer: "),
+        (
+            "Couldn't resolve domain name mirror.lab, the release image's registry, on the host",
+            "The DNS does not know m",
+        ),
         ("Images cannot be pulled: agent.service: no space left on device", ""),
     ],
 )
