@@ -222,9 +222,8 @@ def _preparation(facts: ClusterFacts) -> Row:
 
 
 def pause(facts: ClusterFacts) -> float:
-    """Return the seconds that are to pass between the last failed preparation and the next start."""
-    failed = facts.preparation.get("status") == PreparationStatus.FAILED or "Failed to prepare" in facts.info
-    if not facts.attempts or not failed:
+    """Return the seconds that are to pass before a ready cluster is started again: it has been, and is ready again."""
+    if not facts.attempts:
         return 0.0
     return min(FIRST_PAUSE * 2.0 ** min(facts.attempts - 1, 16), LONGEST_PAUSE)
 

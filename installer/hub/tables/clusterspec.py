@@ -151,6 +151,25 @@ def install_config_overrides(install: Mapping[str, Any], mirror: Mapping[str, An
     return json.dumps({**mirror, **own}, sort_keys=True)
 
 
+def mirror_overrides(name: str, data: Mapping[str, str]) -> Json:
+    """Return install-config's members of a mirror, the ConfigMap ``name`` with registries.conf and ca-bundle.crt.
+
+    Raises SpecError.
+    """
+    from installer.errors import ConfigError
+    from installer.manifests.files import MIRROR, REGISTRIES
+    from installer.manifests.mirror import read_mirror
+
+    try:
+        sources, bundle = read_mirror({path: data.get(path.rpartition("/")[2], "").encode() for path in MIRROR})
+    except ConfigError as error:
+        raise SpecError(f"ConfigMap {name}: {error}") from None
+    if not sources:
+        raise SpecError(f"ConfigMap {name}: its {REGISTRIES} names no mirror")
+    found: Json = {"imageDigestSources": [{"source": item.source, "mirrors": list(item.mirrors)} for item in sources]}
+    return found | ({"additionalTrustBundle": bundle} if bundle else {})
+
+
 def ignored_validations(install: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return ids of validations of hosts and of the cluster that may fail, JSON lists; None where nothing is said."""
     annotations = install["metadata"].get("annotations") or {}

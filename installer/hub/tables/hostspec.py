@@ -10,6 +10,9 @@ from installer.common.formats import jsontext
 from installer.hub.tables.clusterspec import SpecError
 from installer.hub.tables.facts import Json
 
+#: Fields of the resource that the service has nothing for.
+NOT_OFFERED = ("ignitionEndpointTokenReference", "ignitionEndpointHTTPHeaders", "fencingCredentialsSecretRef")
+
 
 @dataclass(frozen=True)
 class HostChanges:
@@ -49,6 +52,9 @@ def changes(spec: Mapping[str, Any], host: Mapping[str, Any]) -> HostChanges:
     """
     if spec.get("installation_disk_id") and spec.get("installation_disk_path"):
         raise SpecError("spec.installation_disk_id and spec.installation_disk_path exclude each other")
+    for key in NOT_OFFERED:
+        if spec.get(key):
+            raise SpecError(f"spec.{key} is not offered")
     params: Json = {}
     fields = {"role": "role", "hostname": "requested_hostname", "machineConfigPool": "machine_config_pool_name"}
     names = {"role": "host_role", "hostname": "host_name", "machineConfigPool": "machine_config_pool_name"}
