@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from installer.hub.admission.clusters import agent_classification
 from installer.hub.conditions import HEARTBEAT, set_conditions
 from installer.hub.kube.kinds import (
     AGENT,
@@ -41,7 +42,7 @@ class ClassificationController:
             return None
         rule = table.rule(found)
         agents = self._hub.caches[AGENT].by("classification", f"{key.namespace} {rule.label}")
-        counts, condition = table.status(rule, map(labels_of, agents))
+        counts, condition = table.status(rule, map(labels_of, agents), "; ".join(agent_classification(None, found)))
         if is_deleted(found):
             if not counts:
                 self._hub.remove_finalizer(AGENT_CLASSIFICATION, found, FINALIZER)

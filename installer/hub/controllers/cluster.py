@@ -14,6 +14,7 @@ from installer.assisted.endpoint import BASE
 from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import ClientError
 from installer.common.formats import jsontext
+from installer.hub.admission.clusters import cluster_install
 from installer.hub.conditions import condition, set_conditions
 from installer.hub.controllers.inputs import Inputs, problem_of
 from installer.hub.kube.api import Conflict
@@ -106,6 +107,8 @@ class ClusterController:
             if deployment is None:
                 raise SpecError(f"ClusterDeployment {deployment_key(install)} does not exist")
             install = self._adopted(install, deployment)
+            if problems := cluster_install(None, install):
+                raise SpecError("; ".join(problems))
             cluster = self._synced(install, deployment)
         except SpecError as error:
             problem = SyncProblem(str(error), True)

@@ -17,6 +17,8 @@ from installer.hub.tables.facts import FALSE, TRUE, Json
 
 PREFIX = "agentclassification.agent-install.openshift.io/"
 ERROR = "QUERYERROR"
+#: The name part of a label's key, and its value.
+LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 # Characters of a query, and of a label's value.
 LONGEST_QUERY, LONGEST_VALUE = 4096, 63
 # The operator's own environment, and files.
@@ -95,7 +97,7 @@ def labels(rules: Iterable[Rule], inventory: Mapping[str, Any], present: Mapping
     for item in rules:
         owned.setdefault(item.label, set()).update((item.value, item.error))
         value = None
-        if not item.is_over and inventory:
+        if not item.is_over and inventory and LABEL.fullmatch(item.key) and LABEL.fullmatch(item.value):
             try:
                 value = item.value if matches(item.query, inventory) else None
             except ValueError:
@@ -110,13 +112,13 @@ def labels(rules: Iterable[Rule], inventory: Mapping[str, Any], present: Mapping
     return changes
 
 
-def status(item: Rule, agents: Iterable[Mapping[str, str]]) -> tuple[Json, Condition]:
-    """Return counts and the condition of an AgentClassification from its Agents' labels."""
+def status(item: Rule, agents: Iterable[Mapping[str, str]], problem: str = "") -> tuple[Json, Condition]:
+    """Return counts and the condition of an AgentClassification from its Agents' labels; ``problem``: of the resource."""
     values = [labels_of.get(item.label) for labels_of in agents]
     matched, failed = values.count(item.value), values.count(item.error)
     counts = {name: count for name, count in (("matchedCount", matched), ("errorCount", failed)) if count}
-    if problem := query_problem(item.query):
-        return counts, Condition("QueryErrors", TRUE, "HasQueryErrors", f"spec.query: {problem}")
+    if problem:
+        return counts, Condition("QueryErrors", TRUE, "HasQueryErrors", problem)
     if failed:
         text = f"spec.query fails for {failed} agents, or gives no boolean: they have the value {item.error}"
         return counts, Condition("QueryErrors", TRUE, "HasQueryErrors", text)

@@ -38,6 +38,16 @@ def installer_args(spec: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def check(spec: Mapping[str, Any]) -> None:
+    """Raise SpecError for what is wrong with an Agent's spec in itself."""
+    if spec.get("installation_disk_id") and spec.get("installation_disk_path"):
+        raise SpecError("spec.installation_disk_id and spec.installation_disk_path exclude each other")
+    for key in NOT_OFFERED:
+        if spec.get(key):
+            raise SpecError(f"spec.{key} is not offered")
+    installer_args(spec)
+
+
 def _object(text: str) -> Any:
     try:
         return jsontext.parsed(text) if text else None
@@ -50,11 +60,7 @@ def changes(spec: Mapping[str, Any], host: Mapping[str, Any]) -> HostChanges:
 
     A text that the spec leaves empty says nothing, apart from overrides, arguments and labels, which it takes back.
     """
-    if spec.get("installation_disk_id") and spec.get("installation_disk_path"):
-        raise SpecError("spec.installation_disk_id and spec.installation_disk_path exclude each other")
-    for key in NOT_OFFERED:
-        if spec.get(key):
-            raise SpecError(f"spec.{key} is not offered")
+    check(spec)
     params: Json = {}
     fields = {"role": "role", "hostname": "requested_hostname", "machineConfigPool": "machine_config_pool_name"}
     names = {"role": "host_role", "hostname": "host_name", "machineConfigPool": "machine_config_pool_name"}
