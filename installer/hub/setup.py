@@ -70,7 +70,8 @@ def _update(api: Api, kind: Kind, wanted: Json) -> None:
         log.warning("%s %s: is there already and not of node0, left as it is", kind.name, key)
         return
     metadata: dict[str, Any] = wanted["metadata"] | {"resourceVersion": old["metadata"]["resourceVersion"]}
-    new = api.update(kind, wanted | {"metadata": metadata})
+    # What others have added stays: an account's tokens, a definition's status.
+    new = api.update(kind, old | wanted | {"metadata": metadata})
     changed = new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
     log.info("%s %s: %s", kind.name, key, "brought up to date" if changed else "unchanged")
 
