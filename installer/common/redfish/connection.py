@@ -30,16 +30,21 @@ class Connection:
         verify: str | bool,
         connect_seconds: float,
         answer_seconds: float,
+        attempts: int = 0,
         tls: Literal["1.1", "1.2"] = "1.2",
     ) -> None:
-        """`verify` as in requests; `connect_seconds` for the first connection, `answer_seconds` for an answer and for
-        a task; `tls` is the oldest version that may be spoken."""
+        """`verify` as in requests; `connect_seconds` for a connection, `answer_seconds` for an answer and for a task.
+
+        `attempts` at a request whose connection breaks, 0 for sushy's own 3, 2 s apart; `tls` is the oldest version
+        that may be spoken.
+        """
         self.url = url
         self._user = user
         self._password = password
         self._verify = verify
         self._connect_seconds = connect_seconds
         self._answer_seconds = answer_seconds
+        self._attempts = attempts
         self._tls = tls
         self._account: auth.AuthBase | None = None
         self._root: Any = None
@@ -100,6 +105,7 @@ class Connection:
             verify=self._verify,
             default_request_timeout=self._answer_seconds,
             connect_timeout=self._connect_seconds,
+            server_side_retries=self._attempts,
             response_callback=self._note,
             **old,
         )

@@ -18,10 +18,11 @@ class Power(StrEnum):
 
 @dataclass(frozen=True)
 class Done:
-    """An action's success; `powered` as last read, `hardware` in the form of `status.hardware`."""
+    """An action's success; `powered` and `health` (Redfish's word) as last read, `hardware` as `status.hardware`."""
 
     _: KW_ONLY
     powered: bool | None = None
+    health: str = ""
     hardware: dict[str, Any] | None = None
 
 
