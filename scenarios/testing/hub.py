@@ -30,7 +30,7 @@ OPERATOR = "node0-hub"
 IMAGE_SET = "lab-release"
 PULL_SECRET, BMC_SECRET = "pull-secret", "bmc"
 _LABEL = "infraenvs.agent-install.openshift.io"
-TOKEN_SECONDS, INSTALL_SECONDS = 60, 7200
+TOKEN_SECONDS, INSTALL_SECONDS = 60, 3600
 
 Json = dict[str, Any]
 
@@ -222,21 +222,10 @@ def install_by_hub(deployment: Deployment, hub: Hub) -> HubInstalled:
     write_private(file, yaml.safe_dump_all(resources(deployment), sort_keys=False))
     with lab.phase("apply to installed"):
         hub.kubectl("apply", "-f", str(file))
-
-        def seen() -> str:
-            install = hub.get("agentclusterinstall", name, "-n", namespace).get("status", {})
-            hosts = hub.get("baremetalhosts", "-n", namespace)["items"]
-            states = [item.get("status", {}).get("provisioning", {}).get("state", "") for item in hosts]
-            false = [c["message"] for c in install.get("conditions", ()) if c["status"] == "False"]
-            return f"{install.get('debugInfo', {}).get('state')}; hosts {', '.join(states)}; {'; '.join(false)}"
-
-        def ended() -> bool:
-            conditions = hub.get("agentclusterinstall", name, "-n", namespace).get("status", {}).get("conditions", ())
-            failed = [c["message"] for c in conditions if c["type"] == "Failed" and c["status"] == "True"]
-            assert not failed, failed
-            return bool(hub.get("clusterdeployment", name, "-n", namespace)["spec"].get("installed"))
-
-        wait_until(ended, INSTALL_SECONDS, "the ClusterDeployment to be installed", seen, poll=2)
+        words = ["wait-for", f"clusterdeployment/{name}", "-n", namespace, "--timeout", str(INSTALL_SECONDS)]
+        argv = [*deployment.installer, "hub", *words, "--kubeconfig", str(hub.kubeconfig)]
+        result = lab.run(argv, name="hub-wait-for", timeout=INSTALL_SECONDS + 60)
+        assert result.returncode == 0, output_of(result)[-3000:]
     reference = hub.get("clusterdeployment", name, "-n", namespace)["spec"]["clusterMetadata"]
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)
