@@ -23,7 +23,7 @@ from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 
 if TYPE_CHECKING:
-    from installer.rendezvous.discovery.payload import Contents
+    from installer.rendezvous.catalogue import Contents
 
 log = logging.getLogger("assisted-service")
 SCHEMES = ("agent", "user", "watcher")
@@ -234,23 +234,23 @@ def _learned(config: Settings, pull_secret: Path) -> Contents | None:
 def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
     from installer.rendezvous import __main__ as program
+    from installer.rendezvous import catalogue
     from installer.rendezvous.api import signing
     from installer.rendezvous.api.context import Service
     from installer.rendezvous.discovery import images as discovery
-    from installer.rendezvous.discovery import payload
     from installer.rendezvous.store.model import InfraEnv
     from installer.rendezvous.validations import requirements as hwreqs
 
     directory = directory.absolute()
     config = settings_of(directory, listen, os.environ)
-    contents = payload.known(config) or _learned(config, directory / "mirror" / PULL_SECRET)
+    contents = catalogue.known(config) or _learned(config, directory / "mirror" / PULL_SECRET)
     if contents is not None:
-        config = payload.adopted(config, contents)
+        config = catalogue.adopted(config, contents)
     token = read_text(directory / "auth/agent-token").strip()
 
     def attach(service: Service) -> None:
-        def adopt(release: payload.Contents) -> None:
-            service.adopt(payload.adopted(service.settings, release))
+        def adopt(release: Contents) -> None:
+            service.adopt(catalogue.adopted(service.settings, release))
 
         def rootfs_url(infra_env: InfraEnv) -> str:
             path = f"/images/{infra_env.id}/rootfs.img"
@@ -259,7 +259,7 @@ def run(directory: Path, listen: str) -> int:
                 + signing.signed(infra_env.image_key.encode(), path, {}, ROOTFS_LIFETIME)[0]
             )
 
-        service.images = discovery.DiscoveryImages(lambda: service.settings, token, rootfs_url, adopt)
+        service.images = discovery.DiscoveryImages(service.settings_of, token, rootfs_url, adopt)
 
     log.info("service at %s, CA %s, tokens in %s", config.base_url, directory / "tls/ca.crt", directory / "auth")
     return program.serve(config, hwreqs.load(config), attach)

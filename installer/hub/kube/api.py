@@ -218,18 +218,15 @@ class Api:
         if method != "GET" and not self._may_write():
             raise KubeError(0, "NotLeading", f"{method} {path}: another operator leads")
         headers = {"Accept": accept or "application/json"}
-        content: Any = body
         if body is not None:
-            headers["Content-Type"] = "application/json"
-        if method == "PATCH":
-            headers["Content-Type"], content = _MERGE_PATCH, json.dumps(body)
+            headers["Content-Type"] = _MERGE_PATCH if method == "PATCH" else "application/json"
         request = self._client.param_serialize(
             method, path, query_params=list((query or {}).items()), header_params=headers, auth_settings=["BearerToken"]
         )
         self.requests[method] = self.requests.get(method, 0) + 1
         try:
             response = self._client.rest_client.request(
-                method, request[1], headers=request[2], body=content, _request_timeout=(CONNECT_SECONDS, seconds)
+                method, request[1], headers=request[2], body=body, _request_timeout=(CONNECT_SECONDS, seconds)
             )
         except client.ApiException as error:  # TLS; the kind of error stands on a line of its own
             raise Unreachable(0, "Unreachable", f"{self._host}: {str(error.reason).splitlines()[-1]}") from None
@@ -249,7 +246,10 @@ def _cause(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     while isinstance(reason, BaseException):
         error, reason = reason, getattr(reason, "reason", None)
-    return str(error).split("object at 0x")[-1].split(">: ")[-1] or type(error).__name__
+    if len(error.args) > 1 and isinstance(error.args[1], BaseException):
+        error = error.args[1]
+    # urllib3's begin with the connection as Python shows it.
+    return str(error).rpartition(">: ")[2] or type(error).__name__
 
 
 def _error(status: int, answer: Json, request: str) -> KubeError:

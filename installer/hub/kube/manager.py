@@ -26,6 +26,8 @@ log = logging.getLogger("node0-hub")
 # Threads of a controller; BMCs are slow, and one that does not answer must not hold up the others.
 WORKERS = 3
 MORE_WORKERS: Mapping[Kind, int] = {BARE_METAL_HOST: 16}
+# The service's failure to answer is logged at this one in a row: it may just be starting.
+_SAY_AFTER = 4
 # A failure is logged again after this many more of the same object.
 _SAY_AGAIN = 20
 
@@ -130,13 +132,14 @@ class ServiceFeed:
                 continue
             except ClientError as error:
                 self._failures += 1
-                if not self.problem:
+                if self._failures == _SAY_AFTER:
                     log.warning("service: %s", error)
                 self.problem = str(error)
                 stop.wait(min(0.5 * 2 ** min(self._failures, 10), self._LONGEST_WAIT) * random.uniform(0.8, 1.2))
                 continue
             if self.problem:
-                log.info("service: answers again")
+                if self._failures >= _SAY_AFTER:
+                    log.info("service: answers again")
                 self.problem = ""
                 everything()
             self._failures = 0

@@ -246,6 +246,8 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     install_completed_at: str | None = None
     # Internal: what the user interface keeps here.
     ui_settings: str = ""
+    # Internal: a digest of what was asked for by whoever chose the id; empty where the service did (repeatable.py).
+    request: str = ""
     created_at: str = ""
     updated_at: str = ""
 
@@ -296,6 +298,10 @@ class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
     ignition_config_override: str = ""
     # Internal: signs the URLs of this infra-env's images; a new one invalidates the old URLs.
     image_key: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    # Internal: the release of a hub's that its images are of, while it belongs to no cluster.
+    release_image: str = ""
+    # Internal: as a cluster's. URLs of such an infra-env's images have no end.
+    request: str = ""
     created_at: str = ""
     updated_at: str = ""
 

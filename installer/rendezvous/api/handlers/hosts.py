@@ -40,7 +40,8 @@ async def register(service: Service, request: web.Request) -> Response:
     infra_env_id = request.match_info["infra_env_id"]
     version = body.discovery_agent_version or _version(request)
     host = hosts.register(service.engine, infra_env_id, host_id, version)
-    args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": service.settings.agent_image or version}
+    agent_image = service.engine.view(host).settings.agent_image
+    args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": agent_image or version}
     command = {"args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
     return reply({**without_secrets(service.views.host_map(host)), "next_step_runner_command": command}, 201)
 

@@ -11,6 +11,7 @@ from installer.rendezvous.api.handlers import clusters as ac
 from installer.rendezvous.api.handlers import events as ae
 from installer.rendezvous.api.handlers import files as af
 from installer.rendezvous.api.handlers import hosts as ah
+from installer.rendezvous.api.handlers import hub as au
 from installer.rendezvous.api.handlers import info as an
 from installer.rendezvous.api.handlers import infra_envs as ai
 
@@ -104,6 +105,13 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("GET", "/events", _by(USER, WATCHER), ae.list_all),
     ("POST", "/events", _by(AGENT), ae.trigger),
     ("GET", "/component-versions", _by(USER), an.component_versions),
+    # Beyond the specification: for a hub (installer/hub/service.py).
+    ("PUT", C, _by(USER), au.put_cluster),
+    ("PUT", I, _by(USER), au.put_infra_env),
+    ("GET", I + "/boot-artifacts", _by(USER), au.boot_artifacts),
+    ("GET", "/releases", _by(USER), au.releases),
+    ("PUT", "/releases", _by(USER), au.put_release),
+    ("GET", "/changes", _by(USER), au.changes),
 )
 DAY2 = "hosts are added to an installed cluster with an image of their own, not by this service"
 DISCONNECTED = "clusters without any connection are installed with `agent create image`"

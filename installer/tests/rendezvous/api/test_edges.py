@@ -23,6 +23,7 @@ from installer.rendezvous.api.handlers.routes import ROUTES
 from installer.rendezvous.resources import replies
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import hosts as hostrequests
+from installer.rendezvous.resources.requests import hub as hubrequests
 from installer.rendezvous.store import documents, shapes
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload
@@ -59,6 +60,9 @@ OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
     ("PUT", H + "/logs-progress"): (requests.LogsProgress, {"logs_state": "requested"}),
     ("PATCH", H + "/installer-args"): (hostrequests.InstallerArgs, {"args": []}),
     ("PATCH", H + "/ignition"): (hostrequests.IgnitionParams, {}),
+    ("PUT", C): (requests.ClusterParams, CLUSTER),
+    ("PUT", I): (hostrequests.InfraEnvParams, {"name": "x", "pull_secret": PULL_SECRET}),
+    ("PUT", "/releases"): (hubrequests.ReleaseParams, {"image": "r.example/r", "pull_secret": PULL_SECRET}),
     ("POST", H + "/actions/bind"): (hostrequests.Binding, {"cluster_id": UUID}),
 }
 # Operations whose body is a JSON text, the one that takes a file, and those that take nothing.
