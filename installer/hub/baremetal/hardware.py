@@ -104,10 +104,12 @@ def _shown(read: Any) -> Any:
         return None
 
 
-def _without_empty(value: Any) -> Any:
+def _without_empty(members: Json) -> Json:
+    kept = {name: _trimmed(value) for name, value in members.items()}
+    return {name: value for name, value in kept.items() if value not in (None, "", 0, {}, [])}
+
+
+def _trimmed(value: Any) -> Any:
     if isinstance(value, dict):
-        kept = {key: _without_empty(inner) for key, inner in value.items()}
-        return {key: inner for key, inner in kept.items() if inner not in (None, "", 0, {}, [])}
-    if isinstance(value, list):
-        return [_without_empty(inner) for inner in value]
-    return value
+        return _without_empty(value)
+    return [_trimmed(inner) for inner in value] if isinstance(value, list) else value

@@ -57,7 +57,7 @@ def lived(history):
 
 def rested(wanted, host, outcome=None, credentials=GOOD):
     """Run a host until nothing more is to be done; None when it is gone."""
-    seen = []
+    seen: list[Host] = []
     for _ in range(40):
         step, settled = once(wanted, host, credentials, outcome or Done())
         if step.action is Action.DELETE and not isinstance(outcome, Failed | Busy):
@@ -165,7 +165,7 @@ def test_a_failed_provisioning_is_told_until_it_is_tried_again_and_waits_grow():
         host = settled.host
         if step.action is Action.DEPROVISION:
             assert (host.state, host.fault, host.message) == (State.AVAILABLE, Fault.PROVISIONING, "no medium")
-            waits.append(settled.wait)
+            waits.append(settled.wait or 0.0)
     assert waits[:4] == [10, 20, 40, 80]
     assert max(waits) == 600
 
