@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from installer.hub.baremetal.states import State
 from installer.hub.baremetal.status import DETACHED, DISABLED, HARDWARE, INSPECT, PAUSED, STATUS, host_of, image_url
 from installer.hub.conditions import condition
-from installer.hub.kube.kinds import Json, annotations_of, is_deleted, key_of, labels_of
+from installer.hub.kube.kinds import Json, Key, annotations_of, is_deleted, key_of, labels_of
+from installer.hub.tables import infraenv
 from installer.rendezvous.validations import hints
 
 INFRA_ENV = "infraenvs.agent-install.openshift.io"
@@ -90,7 +91,7 @@ def is_installing(agent: Json | None) -> bool:
 
 
 def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quiet: bool) -> Json:
-    """Return what a host gets from its InfraEnv and for its Agent; `is_quiet`: the InfraEnv's inputs rest."""
+    """Return what a host gets from its InfraEnv and for its Agent; `is_quiet`: the image is that of the inputs."""
     metadata = _finalizers(bmh)
     if not labels_of(bmh).get(INFRA_ENV):
         return {"metadata": metadata} if metadata else {}
@@ -171,16 +172,31 @@ def iso_url(infra_env: Json) -> str:
 
 
 def inputs_of(infra_env: Json, configs: Iterable[Json]) -> tuple[object, ...]:
-    """Return what must rest before a host boots: the image, and the NMStateConfigs that the InfraEnv chooses."""
-    selector = ((infra_env["spec"].get("nmStateConfigLabelSelector") or {}).get("matchLabels")) or {}
-    chosen = sorted(
-        (key_of(config).name, str(config["metadata"].get("generation") or config["metadata"].get("resourceVersion")))
-        for config in configs
-        if key_of(config).namespace == key_of(infra_env).namespace
-        and selector and selector.items() <= labels_of(config).items()
-    )  # fmt: skip
-    status = infra_env.get("status") or {}
-    return iso_url(infra_env), status.get("createdTime"), infra_env["metadata"].get("generation"), tuple(chosen)
+    """Return what an image is made of and may come bit by bit: an InfraEnv's spec, and its NMStateConfigs."""
+    try:
+        chosen = infraenv.chosen(infra_env, list(configs))
+    except infraenv.SelectorError:
+        chosen = []
+    versions = sorted((key_of(config).name, str(config["metadata"].get("generation"))) for config in chosen)
+    return infra_env["metadata"].get("generation"), tuple(versions)
+
+
+class Freshness:
+    """Knows whether an InfraEnv's image is that of its inputs: its URL has changed since they have, or there was time
+    to make it."""
+
+    def __init__(self, seconds: float) -> None:
+        """`seconds` suffice to make an image."""
+        self._seconds = seconds
+        self._seen: dict[Key, tuple[object, float, str]] = {}
+
+    def wait(self, key: Key, inputs: object, url: str, now: float) -> float:
+        """Return for how long (s) the image may still be that of earlier inputs; `now` is monotonic."""
+        seen, since, before = self._seen.get(key, (None, now, url))
+        if seen != inputs:
+            since, before = now, url
+            self._seen[key] = inputs, since, before
+        return max(0.0, since + self._seconds - now) if url == before else 0.0
 
 
 def agent_change(bmh: Json, agent: Json, infra_env: Json | None) -> tuple[Json, str]:

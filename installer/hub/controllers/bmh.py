@@ -29,6 +29,7 @@ from installer.hub.baremetal.status import (
     status_of,
     wanted_of,
 )
+from installer.hub.controllers.infraenv import QUIET
 from installer.hub.kube.kinds import (
     AGENT,
     BARE_METAL_HOST,
@@ -48,8 +49,8 @@ from installer.hub.kube.kinds import (
 )
 from installer.hub.kube.manager import Hub
 
-# An InfraEnv whose image and NMStateConfigs have not changed for this long is not in the middle of being applied.
-QUIET_SECONDS = 5.0
+# Longer than the service takes to make the image of an InfraEnv once its inputs are quiet.
+_MAKING_SECONDS = 5.0
 _BY_MAC = "mac"
 Machines = Callable[[Json, Account], Provisioner]
 
@@ -77,7 +78,7 @@ class _Pause:
     why: str
 
 
-class BareMetalHosts:
+class BareMetalHostController:
     """The controller. Between reconciles it remembers machines' connections and waits, which it can do without."""
 
     kind = BARE_METAL_HOST
@@ -92,7 +93,7 @@ class BareMetalHosts:
         self._machines: dict[Key, tuple[tuple[object, ...], Provisioner]] = {}
         self._secrets: dict[Key, _Login] = {}
         self._pauses: dict[Key, _Pause] = {}
-        self._inputs: dict[Key, tuple[object, float]] = {}
+        self._freshness = pairing.Freshness(QUIET + _MAKING_SECONDS)
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
         """As Controller says."""
@@ -140,7 +141,7 @@ class BareMetalHosts:
         if is_deleted(bmh):
             return self._say_farewell(bmh, agent), "", None
         if infra_env is not None:
-            wait = self._unquiet_seconds(infra_env)
+            wait = self._stale_seconds(infra_env)
         elif name:
             problem = f"InfraEnv {name}, which the label {pairing.INFRA_ENV} names, is not in namespace {key.namespace}"
         change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None)
@@ -153,16 +154,10 @@ class BareMetalHosts:
             bmh = self._take_inventory(bmh, agent)
         return bmh, problem, wait
 
-    def _unquiet_seconds(self, infra_env: Json) -> float | None:
-        """Return how long an InfraEnv's inputs must still rest; None: they have."""
-        key, now = key_of(infra_env), time.monotonic()
+    def _stale_seconds(self, infra_env: Json) -> float | None:
+        key = key_of(infra_env)
         inputs = pairing.inputs_of(infra_env, self._hub.caches[NMSTATE_CONFIG].list(key.namespace))
-        seen, since = self._inputs.get(key, (None, 0.0))
-        if seen != inputs:
-            self._inputs[key] = inputs, now
-            since = now
-        left = since + QUIET_SECONDS - now
-        return left if left > 0 else None
+        return self._freshness.wait(key, inputs, pairing.iso_url(infra_env), time.monotonic()) or None
 
     def _say_farewell(self, bmh: Json, agent: Json | None) -> Json:
         if agent is not None and pairing.REMOVE_ON_DELETE in annotations_of(bmh):
@@ -242,8 +237,7 @@ class BareMetalHosts:
         moved = (settled.host.state, settled.host.operational) != (host.state, host.operational)
         self._pauses.pop(key, None)
         if settled.wait:
-            depends = wanted_of(bmh), settled.host, login
-            self._pauses[key] = _Pause(depends, time.monotonic() + settled.wait, settled.why)
+            self._pauses[key] = _Pause((wanted, settled.host, login), time.monotonic() + settled.wait, settled.why)
         return 0.0 if moved or settled.rebooted or settled.inspected else settled.wait
 
     def _write(self, bmh: Json, step: Step, settled: Settled, outcome: Outcome, *, login: _Login, problem: str) -> Json:

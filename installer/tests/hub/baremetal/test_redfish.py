@@ -1,70 +1,32 @@
-"""A BMC that is not ours: sushy-tools' emulator with its fake machine, a process on loopback."""
-
-import subprocess
-import sys
 import threading
 import time
-from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import bcrypt
 import pytest
 
-from installer.common.certificates import SERVER, authority, leaf
 from installer.hub.baremetal.address import parse
 from installer.hub.baremetal.provisioner import Account, Busy, Done, Failed, Power
 from installer.hub.baremetal.redfish import RedfishMachine
-from installer.testing.service.rendezvous_kit import free_port, wait_for
+from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
+from installer.testing.service.rendezvous_kit import free_port
 
-PASSWORD = "hidden-Pa55"
-SYSTEM = "/redfish/v1/Systems/27946b59-9e44-4fa7-8e91-f3527a1ef094"
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
-# Its machine takes up to 11 s, by chance, for what it is told.
-CONFIG = """
-import random
-random.randint = lambda low, high: 1
-SUSHY_EMULATOR_AUTH_FILE = {users!r}
-SUSHY_EMULATOR_STATE_DIR = {folder!r}
-"""
 
 
 @pytest.fixture(scope="module")
-def emulator(tmp_path_factory):
-    """Provide the emulator's port and the file of its authority."""
-    folder, port = tmp_path_factory.mktemp("bmc"), free_port()
-    hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
-    (folder / "users").write_text(f"admin:{hashed}\n")
-    (folder / "config").write_text(CONFIG.format(users=str(folder / "users"), folder=str(folder)))
-    ca = authority("test")
-    pair = leaf(ca, "bmc", names=["127.0.0.1"], usages=SERVER)
-    for name, text in (("ca", ca.certificate), ("crt", pair.certificate), ("key", pair.key)):
-        (folder / name).write_text(text)
-    process = subprocess.Popen(
-        [f"{sys.prefix}/bin/sushy-emulator", "--fake", "-i", "127.0.0.1", "-p", str(port), "--config",
-         str(folder / "config"), "--ssl-certificate", str(folder / "crt"), "--ssl-key", str(folder / "key")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        probe = machine(port, verify=False)
-        wait_for("the emulator", lambda: isinstance(probe.register(), Done))
-        yield port, str(folder / "ca")
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def machine(port, *, password=PASSWORD, verify, system=SYSTEM, scheme="redfish-virtualmedia+https"):
-    return RedfishMachine(parse(f"{scheme}://127.0.0.1:{port}{system}"), Account("admin", password), verify=verify)
+def bmc(tmp_path_factory):
+    with emulated_bmc(tmp_path_factory.mktemp("bmc")) as running:
+        yield running
 
 
 @pytest.fixture
 def iso(tmp_path):
-    (tmp_path / "some.iso").write_bytes(b"no image at all")
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path))) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/some.iso"
-        server.shutdown()
+    with served_iso(tmp_path) as url:
+        yield url
+
+
+def machine(address, password=PASSWORD):
+    return RedfishMachine(parse(address), Account(USER, password), verify=False)
 
 
 def finished(act, seconds=30.0):
@@ -77,48 +39,41 @@ def finished(act, seconds=30.0):
     return outcome, reasons
 
 
-def test_a_machine_from_its_registration_to_its_end(emulator, iso):
-    port, ca = emulator
-    bmc = machine(port, verify=ca)
-    assert bmc.register() == Done(powered=False)
-    hardware = bmc.inspect().hardware
-    assert hardware["nics"] == [{"mac": "00:5c:52:31:3a:9c"}]
+def test_a_machine_from_its_registration_to_its_end(bmc, iso):
+    machine = bmc.machine(verify=bmc.ca)
+    assert machine.register() == Done(powered=False)
+    hardware = machine.inspect().hardware
+    assert hardware["nics"] == [{"mac": MAC}]
     assert hardware["systemVendor"]["manufacturer"] == "Sushy Emulator"
-    assert bmc.prepare() == Done()
-    assert finished(lambda: bmc.power(Power.ON))[0].powered is True
-    outcome, reasons = finished(lambda: bmc.provision(iso))
+    assert machine.prepare() == Done()
+    assert finished(lambda: machine.power(Power.ON))[0].powered is True
+    outcome, reasons = finished(lambda: machine.provision(iso))
     assert outcome == Done(powered=True)
     assert reasons[0] == "power off"
     # Another process that knows nothing of it, after a SIGKILL, sees that it is done.
-    assert machine(port, verify=ca).provision(iso) == Done(powered=True)
-    assert finished(bmc.deprovision)[0] == Done(powered=False)
-    assert finished(lambda: bmc.power(Power.SHUT_DOWN))[0].powered is False
-    assert bmc.delete() == Done()
+    assert bmc.machine().provision(iso) == Done(powered=True)
+    assert finished(machine.deprovision)[0] == Done(powered=False)
+    assert finished(lambda: machine.power(Power.SHUT_DOWN))[0].powered is False
+    assert machine.delete() == Done()
 
 
-def test_refusals_say_why_and_hold_no_secret(emulator, caplog):
-    port, _ = emulator
+def test_refusals_say_why_and_hold_no_secret(bmc, caplog):
+    there, nobody = f"https://127.0.0.1:{bmc.port}", f"redfish+http://127.0.0.1:{free_port()}"
     seen = {
-        "password": machine(port, verify=False, password="wrong-Pa55").register(),
-        "certificate": machine(port, verify=True).register(),
-        "system": machine(port, verify=False, system="/redfish/v1/Systems/other").register(),
-        "port": machine(free_port(), verify=False).register(),
-        "plain": machine(port, verify=False, scheme="redfish+http").register(),
-        "iso": finished(lambda: machine(port, verify=False).provision(f"http://127.0.0.1:{free_port()}/key=hid")),
+        "refuses the account (401)": bmc.machine(password="wrong-Pa55").register(),
+        "its certificate is not accepted": bmc.machine(verify=True).register(),
+        "404": machine(f"redfish+{there}/redfish/v1/Systems/other").register(),
+        "connection refused": machine(nobody).register(),
+        "Connection": machine(f"redfish+http://127.0.0.1:{bmc.port}").register(),
+        "boot the ISO": finished(lambda: bmc.machine().provision(f"http://127.0.0.1:{free_port()}/key=hid"))[0],
     }
-    seen["iso"] = seen["iso"][0]
-    expected = {
-        "password": "refuses the account (401)", "certificate": "its certificate is not accepted", "system": "404",
-        "port": "connection refused", "plain": "", "iso": "boot the ISO",
-    }  # fmt: skip
-    for name, outcome in seen.items():
+    for expected, outcome in seen.items():
         assert isinstance(outcome, Failed)
         assert outcome.message.startswith("BMC http")
-        assert expected[name] in outcome.message
-        assert "Pa55" not in outcome.message
-        assert "hid" not in outcome.message
+        assert expected in outcome.message
         assert "\n" not in outcome.message
-    assert "hid" not in caplog.text
+    for secret in ("Pa55", "hid"):
+        assert secret not in f"{seen}{caplog.text}"
 
 
 def test_503_passes_and_silence_has_an_end(monkeypatch):
@@ -136,7 +91,7 @@ def test_503_passes_and_silence_has_an_end(monkeypatch):
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        bmc = machine(server.server_port, verify=False, scheme="redfish+http")
+        bmc = machine(f"redfish+http://127.0.0.1:{server.server_port}")
         busy = bmc.register()
         silent.set()
         dead = bmc.register()
@@ -146,5 +101,5 @@ def test_503_passes_and_silence_has_an_end(monkeypatch):
 
 
 def test_who_holds_an_account_shows_none():
-    account = Account("admin", PASSWORD)
-    assert PASSWORD not in f"{account!r}{machine(1, verify=True)!r}"
+    account = Account(USER, PASSWORD)
+    assert PASSWORD not in f"{account!r}{RedfishMachine(parse('redfish://bmc'), account)!r}"
