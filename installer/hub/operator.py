@@ -23,6 +23,10 @@ from installer.assisted.endpoint import endpoint
 from installer.common.inputs import read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
+from installer.hub.controllers.agent import AgentController
+from installer.hub.controllers.classification import ClassificationController
+from installer.hub.controllers.cluster import ClusterController
+from installer.hub.controllers.deployment import DeploymentController
 from installer.hub.controllers.infraenv import InfraEnvController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
@@ -33,7 +37,13 @@ from installer.hub.service import HubClient
 log = logging.getLogger("node0-hub")
 NAMESPACE = "node0-hub"
 KINDS = (*CUSTOM, CONFIG_MAP, SECRET)
-CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (InfraEnvController,)
+CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
+    AgentController,
+    ClassificationController,
+    ClusterController,
+    DeploymentController,
+    InfraEnvController,
+)
 # Of the service's process (s): until it has made its certificates and tokens, until it has ended.
 _START_SECONDS, _END_SECONDS = 120.0, 30.0
 # Between two starts of a service that has ended (s).
