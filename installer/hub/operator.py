@@ -38,11 +38,11 @@ log = logging.getLogger("node0-hub")
 NAMESPACE = "node0-hub"
 KINDS = (*CUSTOM, CONFIG_MAP, SECRET)
 CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
+    InfraEnvController,
+    DeploymentController,
+    ClusterController,
     AgentController,
     ClassificationController,
-    ClusterController,
-    DeploymentController,
-    InfraEnvController,
 )
 # Of the service's process (s): until it has made its certificates and tokens, until it has ended.
 _START_SECONDS, _END_SECONDS = 120.0, 30.0

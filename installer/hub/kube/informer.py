@@ -136,6 +136,7 @@ class Informer:
         self._api = api
         self._listeners: list[Change] = []
         self._stop = threading.Event()
+        self._version = ""  # from which a watch goes on; empty: list first
         self._said = ""
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=f"informer-{kind.plural}", daemon=True)
@@ -157,59 +158,49 @@ class Informer:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        version = ""
         while not self._stop.is_set():
             try:
-                if not version:
-                    version = self._list()
-                version = self._watch(version)
+                if not self._version:
+                    self._list()
+                self._watch()
             except Gone:
-                version = ""
-                self._failures += 1  # one at once, then ever later
+                # Once in a while; a server that says so of each version is as one that fails.
+                self._version = ""
+                self._failures += 1
                 if self._failures > 1:
-                    self._wait(self._backoff())
+                    self._stop.wait(self._backoff())
             except KubeError as error:
                 if not self._stop.is_set():
                     self._failed(error)
 
-    def _list(self) -> str:
+    def _list(self) -> None:
         items, version = self._api.list(self.kind)
         for old, new in self.cache.replace(items):
             self._tell(old, new)
+        self._version = version
+        self._say("")
         self.synced.set()
-        if self._said:
-            log.info("%s: can be read again", self.kind.plural)
-            self._said = ""
-        return version
 
-    def _watch(self, version: str) -> str:
-        seconds = random.uniform(*_WATCH_SECONDS)
+    def _watch(self) -> None:
         began = time.monotonic()
         events = 0
-        try:
-            for event, obj in self._api.watch(self.kind, version, seconds):
-                events += 1
-                self._failures = 0
-                if event == "DELETED":
-                    self._tell(self.cache.remove(obj), None)
-                elif event != "BOOKMARK":
-                    self._tell(*self.cache.put(obj))
-                version = str(obj["metadata"]["resourceVersion"])
-        except Gone:
-            raise
-        except KubeError as error:
-            if self._stop.is_set():
-                return version
-            if events or time.monotonic() - began > _SHORT:
-                log.debug("%s", error)
-            self._failed(error)
-            return version
-        if not events and time.monotonic() - began < _SHORT and not self._stop.is_set():
-            self._failures += 1
-            self._wait(self._backoff())
+        for event, obj in self._api.watch(self.kind, self._version, random.uniform(*_WATCH_SECONDS)):
+            events += 1
+            self._succeeded()
+            if event == "DELETED":
+                self._tell(self.cache.remove(obj), None)
+            elif event != "BOOKMARK":
+                self._tell(*self.cache.put(obj))
+            self._version = str(obj["metadata"]["resourceVersion"])
+        if events or time.monotonic() - began > _SHORT:
+            self._succeeded()
         else:
-            self._failures = 0
-        return version
+            self._failures += 1
+            self._stop.wait(self._backoff())
+
+    def _succeeded(self) -> None:
+        self._failures = 0
+        self._say("")
 
     def _tell(self, old: Json | None, new: Json | None) -> None:
         if old is new:
@@ -224,14 +215,18 @@ class Informer:
             text = f"{self.kind.plural}.{self.kind.group}: the API server does not know them (node0 hub install)"
         else:
             text = str(error)
-        if text != self._said and self._failures > 1:
-            log.warning("%s", text)
-            self._said = text
+        if self._failures > 1:
+            self._say(text)
         refused = isinstance(error, Unauthorized) or error.status == 403
-        self._wait(_WAIT_REFUSED if refused else self._backoff())
+        self._stop.wait(_WAIT_REFUSED if refused else self._backoff())
+
+    def _say(self, text: str) -> None:
+        """Log a problem when it is a new one, and its end; empty: none."""
+        if text and text != self._said:
+            log.warning("%s", text)
+        elif self._said and not text:
+            log.info("%s: can be read again", self.kind.plural)
+        self._said = text
 
     def _backoff(self) -> float:
         return float(min(_FIRST_WAIT * 2 ** min(self._failures - 1, 10), _LAST_WAIT) * random.uniform(0.8, 1.2))
-
-    def _wait(self, seconds: float) -> None:
-        self._stop.wait(seconds)

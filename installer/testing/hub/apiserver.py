@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import copy
 import json
+import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -179,8 +180,11 @@ class ApiServer:
     def __init__(self, store: Store | None = None, port: int = 0) -> None:
         self.store = store or Store(self.KINDS)
         self._closed = threading.Event()
+        self.connections: set[socket.socket] = set()
         #: (method, path) of all requests so far.
         self.requests: list[tuple[str, str]] = []
+        #: Authorization of all requests so far.
+        self.tokens: list[str] = []
         #: Statuses by which the next requests are refused, whatever they ask.
         self.refusals: list[int] = []
         outer = self
@@ -223,6 +227,9 @@ class ApiServer:
         self.drop_watches()
         self._http.shutdown()
         self._http.server_close()
+        for connection in list(self.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._thread.join(5)
 
 
@@ -236,9 +243,27 @@ def api_server() -> Iterator[ApiServer]:
         server.close()
 
 
+def until(seen: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until something is true. Raises AssertionError after that time."""
+    deadline = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
+        time.sleep(0.01)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_of: ApiServer
+
+    def setup(self) -> None:
+        """Note the connection, to be cut when the server ends."""
+        super().setup()
+        self.server_of.connections.add(self.connection)
+
+    def finish(self) -> None:
+        """Forget it."""
+        self.server_of.connections.discard(self.connection)
+        super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Say nothing."""
@@ -250,6 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(length)) if length else {}
         server.requests.append((self.command, self.path))
+        server.tokens.append(self.headers.get("Authorization", ""))
         try:
             if server.refusals:
                 raise Refused(server.refusals.pop(0), "Test", "refused by the test")
