@@ -24,6 +24,7 @@ from installer.common.inputs import read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
 from installer.hub.controllers.agent import AgentController
+from installer.hub.controllers.bmh import BareMetalHostController
 from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
@@ -38,6 +39,7 @@ log = logging.getLogger("node0-hub")
 NAMESPACE = "node0-hub"
 KINDS = (*CUSTOM, CONFIG_MAP, SECRET)
 CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
+    BareMetalHostController,
     InfraEnvController,
     DeploymentController,
     ClusterController,

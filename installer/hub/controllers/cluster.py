@@ -38,7 +38,7 @@ from installer.hub.kube.kinds import (
 )
 from installer.hub.kube.manager import Hub, Retry
 from installer.hub.tables import cluster as table
-from installer.hub.tables import clusterspec
+from installer.hub.tables import clusterspec, hostspec
 from installer.hub.tables.cluster import ClusterFacts, Member
 from installer.hub.tables.clusterspec import Release, SpecError, spec_of
 from installer.hub.tables.facts import SyncProblem
@@ -48,6 +48,8 @@ log = logging.getLogger("node0-hub")
 FINALIZER = "agentclusterinstall.agent-install.openshift.io/ai-deprovision"
 # Installations that were started, and for which generation of the spec.
 ATTEMPTS = "agentclusterinstall.agent-install.openshift.io/attempts"
+# Seconds until agents' specs that the service does not know yet are looked at again.
+LAG = 1.0
 BACKUP = {"cluster.open-cluster-management.io/backup": "true"}
 DEPLOYMENT_LABEL, TYPE_LABEL = "hive.openshift.io/cluster-deployment-name", "hive.openshift.io/secret-type"
 
@@ -119,7 +121,7 @@ class ClusterController:
         facts = self._facts(install, deployment, cluster, problem)
         again: float | None = None
         if deployment is not None and cluster is not None:
-            facts, again = self._started(install, facts)
+            facts, again = self._started(install, deployment, facts)
             install = self._by_state(install, deployment, facts)
         self._write(install, facts)
         if problem is not None and not problem.is_input:
@@ -254,7 +256,21 @@ class ClusterController:
             attempts=_attempts(install).get("count", 0),
         )
 
-    def _started(self, install: Json, facts: ClusterFacts) -> tuple[ClusterFacts, float | None]:
+    def _lags(self, deployment: Json, cluster_id: str) -> bool:
+        """Return whether the service does not know yet what the spec of some agent says.
+
+        An agent's SpecSynced is of the spec until then: one that is approved and named in one write has an old one.
+        """
+        hosts = {host["id"]: host for host in self._hub.service.cluster_hosts(cluster_id, with_inventory=True)}
+        for agent in self._hub.caches[AGENT].by("deployment", str(key_of(deployment))):
+            try:
+                if hostspec.changes(spec_of(agent), hosts.get(key_of(agent).name, {})):
+                    return True
+            except SpecError:
+                return True
+        return False
+
+    def _started(self, install: Json, deployment: Json, facts: ClusterFacts) -> tuple[ClusterFacts, float | None]:
         """Start the installation if all is there, after a pause if it failed before; seconds until that is over."""
         if not table.can_start(facts) or facts.cluster is None:
             return facts, None
@@ -262,6 +278,8 @@ class ClusterController:
         since = (facts.cluster.get("status_updated_at"), _attempts(install).get("at"))
         if (left := table.pause(facts) - min(age(str(item or ""), now) for item in since)) > 0:
             return facts, left
+        if self._lags(deployment, facts.cluster["id"]):
+            return facts, LAG
         # Written before the call: an attempt that nobody counted would be repeated without a pause.
         count = {"count": facts.attempts + 1, "generation": install["metadata"].get("generation"), "at": to_text(now)}
         self._hub.patch(AGENT_CLUSTER_INSTALL, install, {"metadata": {"annotations": {ATTEMPTS: json.dumps(count)}}})

@@ -113,7 +113,7 @@ def labels(rules: Iterable[Rule], inventory: Mapping[str, Any], present: Mapping
 
 
 def status(item: Rule, agents: Iterable[Mapping[str, str]], problem: str = "") -> tuple[Json, Condition]:
-    """Return counts and the condition of an AgentClassification from its Agents' labels; ``problem``: of the resource."""
+    """Return counts and the condition of an AgentClassification from its Agents' labels; ``problem``: its own."""
     values = [labels_of.get(item.label) for labels_of in agents]
     matched, failed = values.count(item.value), values.count(item.error)
     counts = {name: count for name, count in (("matchedCount", matched), ("errorCount", failed)) if count}
