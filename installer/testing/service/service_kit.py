@@ -39,8 +39,12 @@ if sys.argv[2] == "manifests":
     (work / "manifests").mkdir(); (work / "openshift").mkdir()
 else:
     empty = json.dumps({"ignition": {"version": "3.2.0"}})
-    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "worker.ign", "metadata.json"):
+    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "metadata.json"):
         (work / name).write_text(empty)
+    merge = [{"source": "https://api-int.lab.example:22623/config/worker"}]
+    tls = {"certificateAuthorities": [{"source": "data:text/plain;charset=utf-8;base64,Y2E="}]}
+    worker = {"version": "3.2.0", "config": {"merge": merge}, "security": {"tls": tls}}
+    (work / "worker.ign").write_text(json.dumps({"ignition": worker}))
     (work / "metadata.json").write_text('{"clusterID": "9b5a1b3e-0000-4000-8000-00000000000a"}')
     (work / "auth").mkdir()
     (work / "auth/kubeconfig").write_text("clusters: []")
