@@ -18,6 +18,7 @@ from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
 from lab.deploy import SERVICE_PORT, STATE
 from lab.errors import LabError
+from lab.hub.controlplane import ADMIN
 from lab.lab import Lab
 from lab.layout import bracketed
 
@@ -87,6 +88,18 @@ def kubeconfig_of(root: Path) -> Path:
     path = root / ASSETS / "auth/kubeconfig"
     if not path.is_file():
         raise LabError("no cluster was deployed in this lab: it has no kubeconfig")
+    return path
+
+
+def kubeconfig_for(root: Path, *, hub: bool) -> Path:
+    """Return the kubeconfig that kubectl is to use in a lab: its hub's where that is asked for, or where the lab has a
+    hub and no cluster. Raises LabError when there is none."""
+    path = root / "hub" / ADMIN
+    cluster = (root / ASSETS / "auth/kubeconfig").is_file()
+    if not path.is_file() or (cluster and not hub):
+        if hub:
+            raise LabError("this lab has no hub; node0-lab up --hub makes one that has")
+        return kubeconfig_of(root)
     return path
 
 
