@@ -24,6 +24,7 @@ from installer.common.inputs import read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
 from installer.hub.controllers.agent import AgentController
+from installer.hub.controllers.bmh import BareMetalHostController
 from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
@@ -38,6 +39,7 @@ log = logging.getLogger("node0-hub")
 NAMESPACE = "node0-hub"
 KINDS = (*CUSTOM, CONFIG_MAP, SECRET)
 CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
+    BareMetalHostController,
     InfraEnvController,
     DeploymentController,
     ClusterController,
@@ -53,19 +55,19 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class ServiceAccess:
-    """A running service: ``token`` and ``ca`` are files, ``ca`` None for one of the system's CAs."""
+    """A running service: its CA is one of the system's where ``ca_file`` is None."""
 
     url: str
-    token: Path
-    ca: Path | None
+    token_file: Path
+    ca_file: Path | None
 
     def client(self) -> HubClient:
         """Return a client of it. Raises ConfigError, ClientError."""
         try:
-            token = read_text(self.token).strip()
+            token = read_text(self.token_file).strip()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"--token {self.token}: cannot be read: {error}") from None
-        return HubClient(endpoint(self.url, ca_file=self.ca), Scheme.USER, token)
+            raise ConfigError(f"--token {self.token_file}: cannot be read: {error}") from None
+        return HubClient(endpoint(self.url, ca_file=self.ca_file), Scheme.USER, token)
 
 
 class OwnService:
@@ -102,11 +104,12 @@ class OwnService:
 
     def _wait_for_files(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not self.access.token.is_file() or (self.access.ca is not None and not self.access.ca.is_file()):
+        files = [path for path in (self.access.token_file, self.access.ca_file) if path]
+        while not all(path.is_file() for path in files):
             if not self._thread.is_alive():
                 raise ConfigError("the service did not start: see its message above")
             if time.monotonic() > deadline:
-                raise ConfigError(f"the service has made no {self.access.token} in {_START_SECONDS:.0f} s")
+                raise ConfigError(f"the service has made no {self.access.token_file} in {_START_SECONDS:.0f} s")
             self._stop.wait(0.1)
 
     def _run(self) -> None:
@@ -118,7 +121,7 @@ class OwnService:
             if self._stop.is_set():
                 return
             lasted = time.monotonic() - began
-            if lasted < _LAST_WAIT and not self.access.token.is_file():
+            if lasted < _LAST_WAIT and not self.access.token_file.is_file():
                 return  # it never ran
             wait = _FIRST_WAIT if lasted > _LAST_WAIT else min(wait * 2, _LAST_WAIT)
             log.error("the service has ended with %d; it is started again in %.0f s", code, wait)
