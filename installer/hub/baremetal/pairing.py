@@ -9,13 +9,22 @@ import json
 from collections.abc import Iterable, Mapping
 
 from installer.hub.baremetal.states import State
-from installer.hub.baremetal.status import DETACHED, DISABLED, HARDWARE, INSPECT, PAUSED, STATUS, host_of, image_url
+from installer.hub.baremetal.status import (
+    DETACHED,
+    DISABLED,
+    HARDWARE,
+    INFRA_ENV,
+    INSPECT,
+    PAUSED,
+    STATUS,
+    host_of,
+    image_url,
+)
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import Json, Key, annotations_of, is_deleted, key_of, labels_of
 from installer.hub.tables import infraenv
 from installer.rendezvous.validations import hints
 
-INFRA_ENV = "infraenvs.agent-install.openshift.io"
 AGENT_BMH = "agent-install.openshift.io/bmh"
 BACKUP = "cluster.open-cluster-management.io/backup"
 METAL3_FINALIZER = "baremetalhost.metal3.io"

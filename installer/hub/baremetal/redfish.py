@@ -26,7 +26,7 @@ logging.getLogger("sushy").setLevel(logging.CRITICAL)
 
 # A BMC that is dead holds a thread for the first, one that accepts and is silent for the second.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 60.0
-_POLL_SECONDS = 2.0
+_POLL_SECONDS = 1.0
 # Machines take half a minute to switch off, and operating systems minutes to shut down.
 _ORDER_SECONDS = {Power.ON: 90.0, Power.OFF: 90.0, Power.SHUT_DOWN: 300.0, Power.RESET: 90.0}
 # InsertMedia of some BMCs answers only when they have fetched the image.
@@ -64,7 +64,7 @@ class RedfishMachine:
 
     def register(self) -> Outcome:
         """As Provisioner says."""
-        return self._do("log in", lambda system: Done(powered=_is_on(system)))
+        return self._do("log in", lambda system: Done(powered=_is_on(system), health=_health(system)))
 
     def inspect(self) -> Outcome:
         """As Provisioner says: what Redfish shows of it."""
@@ -90,7 +90,9 @@ class RedfishMachine:
                 return Done(powered=True)
             if holds != url:
                 return self._insert_into(system, drives, url)
-            _boot_from_cd(system)
+            if not self._order:
+                # Not again while it starts: it would boot the CD after the installation, too.
+                _boot_from_cd(system)
             outcome = self._bring(system, Power.ON)
             self._started = url
             return outcome or Busy(_POLL_SECONDS, "it starts")
@@ -150,9 +152,14 @@ class RedfishMachine:
         return media.drives(self._connection, system)
 
     def _insert_into(self, system: Any, drives: list[media.Drive], url: str) -> Outcome:
-        """Switch off first: of a machine that runs with the ISO it is then known that it was started with it."""
-        if outcome := self._bring(system, Power.OFF):
-            return outcome
+        """Switch off first: of a machine that runs with the ISO it is then known that it was started with it.
+
+        An earlier order to start is waited for, lest it is carried out once the ISO is in and the boot target not set.
+        """
+        orders = [Power.ON, Power.OFF] if self._order and self._order[0] is Power.ON else [Power.OFF]
+        for order in orders:
+            if outcome := self._bring(system, order):
+                return outcome
         now = time.monotonic()
         if self._insert and self._insert[0] == url and now - self._insert[1] < _FETCH_SECONDS:
             return Busy(_POLL_SECONDS, "the BMC fetches the ISO")

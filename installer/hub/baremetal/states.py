@@ -112,11 +112,15 @@ _COMPLETED = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """The spec, the annotations and the deletion of a BareMetalHost, as far as they decide its state."""
+    """The spec, the annotations and the deletion of a BareMetalHost, as far as they decide its state.
+
+    `awaits_image`: one will come, so that starting the machine before would only cost the time to stop it again.
+    """
 
     _: KW_ONLY
     managed: bool = True
     image: str = ""
+    awaits_image: bool = False
     online: bool = True
     externally_provisioned: bool = False
     inspection: bool = True
@@ -254,7 +258,7 @@ def _in_available(wanted: Wanted, host: Host, _deleting: bool) -> Step:
         return Step(then=State.INSPECTING)
     if wanted.image and wanted.online:
         return Step(then=State.PROVISIONING)
-    return _power(wanted, host)
+    return Step(wait=POWER_SECONDS) if wanted.awaits_image and wanted.online else _power(wanted, host)
 
 
 def _in_provisioning(wanted: Wanted, host: Host, _deleting: bool) -> Step:

@@ -29,6 +29,7 @@ from installer.hub.baremetal.status import (
     status_of,
     wanted_of,
 )
+from installer.hub.baremetal.status import INFRA_ENV as INFRA_ENV_LABEL
 from installer.hub.controllers.infraenv import QUIET
 from installer.hub.kube.kinds import (
     AGENT,
@@ -108,9 +109,9 @@ class BareMetalHostController:
         return {
             BARE_METAL_HOST: lambda host: of_macs(host, [pairing.mac_of(host)]),
             AGENT: lambda agent: of_macs(agent, pairing.macs_of(agent)),
-            INFRA_ENV: lambda env: map(key_of, hosts(env, {pairing.INFRA_ENV: key_of(env).name})),
+            INFRA_ENV: lambda env: map(key_of, hosts(env, {INFRA_ENV_LABEL: key_of(env).name})),
             NMSTATE_CONFIG: lambda config: [
-                key_of(host) for host in hosts(config) if pairing.INFRA_ENV in labels_of(host)
+                key_of(host) for host in hosts(config) if INFRA_ENV_LABEL in labels_of(host)
             ],
             SECRET: lambda secret: [key_of(host) for host in hosts(secret) if _secret_key(host) == key_of(secret)],
         }
@@ -134,7 +135,7 @@ class BareMetalHostController:
     def _pair(self, bmh: Json) -> tuple[Json, str, float | None]:
         """Bring host and Agent together; returns the host, a problem, and the seconds until its image may be set."""
         key, problem, wait = key_of(bmh), "", None
-        name = labels_of(bmh).get(pairing.INFRA_ENV, "")
+        name = labels_of(bmh).get(INFRA_ENV_LABEL, "")
         infra_env = self._hub.caches[INFRA_ENV].get(Key(key.namespace, name)) if name else None
         is_alone = not pairing.same_mac(bmh, self._hosts.by(_BY_MAC, pairing.mac_of(bmh)))
         agent = pairing.agent_for(bmh, self._agents.by(_BY_MAC, pairing.mac_of(bmh))) if name and is_alone else None
@@ -143,7 +144,7 @@ class BareMetalHostController:
         if infra_env is not None:
             wait = self._stale_seconds(infra_env)
         elif name:
-            problem = f"InfraEnv {name}, which the label {pairing.INFRA_ENV} names, is not in namespace {key.namespace}"
+            problem = f"InfraEnv {name}, which the label {INFRA_ENV_LABEL} names, is not in namespace {key.namespace}"
         change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None)
         if change:
             bmh = self._hub.patch(BARE_METAL_HOST, bmh, change)

@@ -20,7 +20,16 @@ from installer.hub.baremetal.states import (
 )
 
 GOOD, CHANGED, MISSING = Credentials.GOOD, Credentials.CHANGED, Credentials.MISSING
-flags = ("managed", "online", "externally_provisioned", "inspection", "detached", "detach_forced", "deletion_delayed")
+flags = (
+    "managed",
+    "online",
+    "awaits_image",
+    "externally_provisioned",
+    "inspection",
+    "detached",
+    "detach_forced",
+    "deletion_delayed",
+)
 wanteds = st.builds(
     Wanted, image=st.sampled_from(["", "a", "b"]), deleting=st.just(False),
     **{flag: st.booleans() for flag in (*flags, "inspect_again", "reboot", "held_off", "hard", "never_off")},
@@ -78,6 +87,7 @@ def rested(wanted, host, outcome=None, credentials=GOOD):
 def test_from_wherever_a_host_got_it_comes_to_what_is_wanted(history, wanted):
     host = lived(history)[-1]
     wanted = replace(wanted, detached=False, reboot=False, held_off=False)
+    wanted = replace(wanted, awaits_image=wanted.awaits_image and not wanted.image)
     end, _ = rested(wanted, host)
     if not wanted.managed and end.state in (State.NONE, State.UNMANAGED):
         assert (end.state, end.operational) == (State.UNMANAGED, Operational.DISCOVERED)
@@ -86,7 +96,7 @@ def test_from_wherever_a_host_got_it_comes_to_what_is_wanted(history, wanted):
     in_use = wanted.image and (wanted.online or end.image == wanted.image)
     rests = {State.EXTERNALLY_PROVISIONED: wanted.externally_provisioned, State.PROVISIONED: bool(in_use)}
     assert rests.get(end.state, end.state is State.AVAILABLE and not (wanted.image and wanted.online))
-    assert end.powered_on is wanted.online
+    assert end.powered_on is wanted.online or (wanted.awaits_image and end.state is State.AVAILABLE)
 
 
 @settings(max_examples=200, deadline=None)
