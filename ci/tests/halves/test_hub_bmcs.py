@@ -53,8 +53,9 @@ def iso(bmc, tmp_path):
                 yield f"https://127.0.0.1:{port}/some.iso"
 
 
-def machine_of(bmc, password=PASSWORD):
-    return redfish.RedfishMachine(parse(f"redfish-virtualmedia+{bmc.url}"), Account(USER, password), verify=False)
+def machine_of(bmc, mode=""):
+    address = parse(f"redfish-virtualmedia+{bmc.url}")
+    return redfish.RedfishMachine(address, Account(USER, PASSWORD), verify=False, boot_mode=mode)
 
 
 def finished(act, clock, seconds=300.0):
@@ -96,3 +97,12 @@ def test_a_bmc_that_cannot_boot_an_iso_says_why(bmc, iso, clock):
     outcome = finished(lambda: machine_of(bmc).provision(iso), clock)
     assert isinstance(outcome, Failed)
     assert ("the drive holds nothing" if bmc.profile.media.drives else "no virtual CD drive") in outcome.message
+
+
+@pytest.mark.parametrize("bmc", ["lab"], indirect=True)
+def test_a_boot_mode_that_the_machine_cannot_have_is_refused_before_it_starts(bmc, iso, clock):
+    outcome = finished(lambda: machine_of(bmc, "legacy").provision(iso), clock)
+    assert isinstance(outcome, Failed)
+    assert "400" in outcome.message
+    assert bmc.machine.booted == []
+    assert finished(lambda: machine_of(bmc, "UEFI").provision(iso), clock) == Done(powered=True)

@@ -37,6 +37,11 @@ _RESETS = {
     Power.SHUT_DOWN: sushy.RESET_TYPE_GRACEFUL_SHUTDOWN,
     Power.RESET: sushy.RESET_TYPE_FORCE_RESTART,
 }
+_MODES = {
+    "UEFI": sushy.BOOT_SOURCE_MODE_UEFI,
+    "UEFISecureBoot": sushy.BOOT_SOURCE_MODE_UEFI,
+    "legacy": sushy.BOOT_SOURCE_MODE_BIOS,
+}
 _CD, _ONCE = sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE
 _KEPT = sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
 # What BMCs report for the virtual CD (docs/bmcs.md, Supermicro).
@@ -46,10 +51,12 @@ _CDS = (_CD, sushy.BOOT_SOURCE_TARGET_USB_CD)
 class RedfishMachine:
     """One machine behind a BMC; implements Provisioner."""
 
-    def __init__(self, address: Address, account: Account, *, verify: bool | str = True) -> None:
-        """`verify` as in requests: the BMC's certificate is (not) verified, or verified by that file of authorities."""
+    def __init__(self, address: Address, account: Account, *, verify: bool | str = True, boot_mode: str = "") -> None:
+        """`verify` as in requests: the BMC's certificate is (not) verified, or verified by that file of authorities;
+        `boot_mode` as in `spec.bootMode`, empty for the one that the machine has."""
         self._address = address
         self._account = account
+        self._boot_mode = boot_mode
         self._connection = Connection(
             f"{address.url}/redfish/v1/", account.user, account.password,
             verify=verify, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS,
@@ -92,6 +99,7 @@ class RedfishMachine:
                 return self._insert_into(system, drives, url)
             if not self._order:
                 # Not again while it starts: it would boot the CD after the installation, too.
+                _set_boot_mode(system, self._boot_mode)
                 _boot_from_cd(system)
             outcome = self._bring(system, Power.ON)
             self._started = url
@@ -197,6 +205,15 @@ def _health(system: Any) -> str:
     status = getattr(system, "status", None)
     health = getattr(status, "health", None)
     return str(getattr(health, "value", health) or "")
+
+
+def _set_boot_mode(system: Any, wanted: str) -> None:
+    """Have it boot in that mode, where it does not; a BMC that does not say how it boots is left alone."""
+    mode = _MODES.get(wanted)
+    if mode and system.boot.mode not in (None, mode):
+        system.set_system_boot_options(mode=mode)
+    if wanted == "UEFISecureBoot" and not system.secure_boot.enabled:
+        system.secure_boot.set_enabled(True)
 
 
 def _boot_from_cd(system: Any) -> None:

@@ -182,7 +182,7 @@ def backoff(errors: int, passing: bool = False) -> float:
 
 def plan(wanted: Wanted, host: Host, credentials: Credentials) -> Step:
     """Return the next step of a host."""
-    deleting = wanted.deleting and not (_is_detached(wanted, host) and wanted.deletion_delayed)
+    deleting = wanted.deleting and not (wanted.detached and wanted.deletion_delayed)
     if deleting and (way := _way_out(wanted, host, credentials)):
         return way
     if host.state is State.DELETING:
@@ -198,15 +198,11 @@ def plan(wanted: Wanted, host: Host, credentials: Credentials) -> Step:
     return _BY_STATE[host.state](wanted, host, deleting)
 
 
-def _is_detached(wanted: Wanted, host: Host) -> bool:
-    return wanted.detached or host.operational is Operational.DETACHED
-
-
 def _way_out(wanted: Wanted, host: Host, credentials: Credentials) -> Step | None:
     """Return the step that brings a host nearer to its deletion, if it is not its state's own."""
     if host.state is State.DELETING:
         return None
-    if _is_detached(wanted, host):
+    if wanted.detached:
         return Step(then=State.DELETING)
     if host.state in (State.DEPROVISIONING, State.POWERING_OFF):
         if credentials is Credentials.MISSING or (

@@ -59,7 +59,8 @@ Machines = Callable[[Json, Account], Provisioner]
 def redfish_machine(bmh: Json, account: Account) -> Provisioner:
     """Return the machine behind a host's BMC."""
     bmc = bmh["spec"]["bmc"]
-    return RedfishMachine(parse(bmc["address"]), account, verify=not bmc.get("disableCertificateVerification"))
+    verify, mode = not bmc.get("disableCertificateVerification"), bmh["spec"].get("bootMode") or ""
+    return RedfishMachine(parse(bmc["address"]), account, verify=verify, boot_mode=mode)
 
 
 class _Login(NamedTuple):
@@ -322,7 +323,7 @@ class BareMetalHostController:
     def _machine(self, bmh: Json, version: str, account: Account) -> Provisioner:
         """Return the machine of a host, the same one until its BMC or login changes."""
         key, bmc = key_of(bmh), bmh["spec"]["bmc"]
-        identity = uid_of(bmh), version, bmc["address"], bool(bmc.get("disableCertificateVerification"))
+        identity = uid_of(bmh), version, str(bmc), bmh["spec"].get("bootMode")
         known = self._machines.get(key)
         if known and known[0] == identity:
             return known[1]

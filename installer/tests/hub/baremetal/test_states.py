@@ -187,6 +187,20 @@ def test_a_bmc_that_is_not_ready_costs_no_new_provisioning_and_is_asked_soon():
     assert backoff(50, passing=True) <= 30
 
 
+def test_a_bmc_that_answers_503_for_minutes_at_every_step_delays_and_spoils_nothing():
+    wanted, host, credentials, tries, seconds = Wanted(image="a"), Host(), CHANGED, 0, 0.0
+    while host.state is not State.PROVISIONED:
+        step = plan(wanted, host, credentials)
+        tries = tries + 1 if step.action not in (Action.NOTHING, Action.ATTACH) else 6
+        settled = settle(wanted, host, step, Done() if tries > 5 else Failed("503", passing=True))
+        tries = 0 if tries > 5 else tries
+        credentials = GOOD if settled.host.state not in (State.NONE, State.REGISTERING) else CHANGED
+        host, seconds = settled.host, seconds + (settled.wait or 0.0)
+        assert host.state is not State.DEPROVISIONING
+    assert host == Host(State.PROVISIONED, operational=Operational.OK, image="a")
+    assert 200 < seconds < 600
+
+
 def test_a_reboot_is_off_once_and_on_again():
     wanted = Wanted(image="a", reboot=True)
     host = Host(State.PROVISIONED, operational=Operational.OK, image="a", powered_on=True)
