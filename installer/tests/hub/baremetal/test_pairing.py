@@ -18,8 +18,9 @@ def bmh(name="a", mac="00:00:5E:00:53:01", *, state="available", namespace="ns",
 
 
 def agent(name="agent", mac="00:00:5e:00:53:01", *, created="2026-01-01T00:00:00Z", bound="", stage="", **more):
-    status = {"inventory": {"interfaces": [{"macAddress": mac}], **more}, "progress": {"currentStage": stage}}
-    status["conditions"] = [{"type": "Bound", "reason": bound}]
+    inventory = {"interfaces": [{"macAddress": mac}], **more}
+    conditions = [{"type": "Bound", "reason": bound}]
+    status = {"inventory": inventory, "progress": {"currentStage": stage}, "conditions": conditions}
     obj = AGENT.new(Key("ns", name), spec={}, status=status)
     obj["metadata"]["creationTimestamp"] = created
     return obj

@@ -30,7 +30,7 @@ def bmh(status=None, annotations=None, **spec):
 
 
 def test_conditions_have_the_reasons_of_the_reference_and_each_is_reached():
-    seen = {kind: set() for kind in REASONS}
+    seen: dict[str, set[str]] = {kind: set() for kind in REASONS}
     for state, fault, operational in product(State, Fault, Operational):
         host = Host(
             state, operational=Operational.ERROR if fault else operational, fault=fault, message="why" * bool(fault)

@@ -109,8 +109,8 @@ def agent(api, name="agent-0", stage="", bound=""):
     ]  # fmt: skip
     inventory = {"hostname": "master-0", "interfaces": [{"name": "eth0", "macAddress": MAC}], "disks": disks}
     obj = api.get(AGENT, Key("ns", name)) or api.create(AGENT, AGENT.new(Key("ns", name), spec={"approved": False}))
-    status = {"inventory": inventory, "progress": {"currentStage": stage}}
-    status["conditions"] = [{"type": "Bound", "status": "False", "reason": bound}] if bound else []
+    conditions = [{"type": "Bound", "status": "False", "reason": bound}] if bound else []
+    status = {"inventory": inventory, "progress": {"currentStage": stage}, "conditions": conditions}
     return api.update_status(AGENT, {**obj, "status": status})
 
 
