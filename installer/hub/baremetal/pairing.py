@@ -83,6 +83,15 @@ def same_mac(bmh: Json, hosts: Iterable[Json]) -> str:
     return f"spec.bootMACAddress {mac} is also that of BareMetalHost {names}: one MAC is one machine" if others else ""
 
 
+def absent_mac(bmh: Json) -> str:
+    """Return the problem of a host whose MAC address is on no NIC that is known of it; empty if it is, or none is."""
+    nics = ((bmh.get("status") or {}).get("hardware") or {}).get("nics") or ()
+    macs = sorted({str(nic.get("mac") or "").lower() for nic in nics} - {""})
+    if not macs or not mac_of(bmh) or mac_of(bmh) in macs:
+        return ""
+    return f"spec.bootMACAddress {mac_of(bmh)}, by which its Agent is found, is on none of its NICs: {', '.join(macs)}"
+
+
 def is_unbinding(agent: Json | None) -> bool:
     """Return whether an Agent's host is to boot into discovery again."""
     return bool(agent) and condition(agent or {}, "Bound").get("reason") == "UnbindingPendingUserAction"

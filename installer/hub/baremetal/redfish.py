@@ -18,7 +18,7 @@ from installer.common.redact import redact
 from installer.common.redfish import causes, media
 from installer.common.redfish.connection import Connection
 from installer.hub.baremetal.address import Address
-from installer.hub.baremetal.hardware import from_redfish
+from installer.hub.baremetal.hardware import from_redfish, nics_of
 from installer.hub.baremetal.provisioner import Account, Busy, Done, Failed, Outcome, Power
 
 # Its warnings hold what BMCs answer, ISOs' URLs with their tokens among it. Failures are in outcomes.
@@ -71,7 +71,11 @@ class RedfishMachine:
 
     def register(self) -> Outcome:
         """As Provisioner says."""
-        return self._do("log in", lambda system: Done(powered=_is_on(system), health=_health(system)))
+
+        def act(system: Any) -> Outcome:
+            return Done(powered=_is_on(system), health=_health(system), hardware={"nics": nics_of(system)})
+
+        return self._do("log in", act)
 
     def inspect(self) -> Outcome:
         """As Provisioner says: what Redfish shows of it."""

@@ -154,6 +154,8 @@ class BareMetalHostController:
             if change:
                 self._hub.patch(AGENT, agent, change)
             bmh = self._take_inventory(bmh, agent)
+        elif name:
+            problem = problem or pairing.absent_mac(bmh)
         return bmh, problem, wait
 
     def _stale_seconds(self, infra_env: Json) -> float | None:
@@ -251,11 +253,11 @@ class BareMetalHostController:
             self._hub.now(), version=login.version if registered else "", worked=isinstance(outcome, Done),
         )  # fmt: skip
         hardware = outcome.hardware if isinstance(outcome, Done) else None
-        if hardware:
+        if hardware and (step.action is Action.INSPECT or not status.get("hardware")):
             status["hardware"] = hardware
         before = host_of(bmh)
         bmh = self._hub.write_status(BARE_METAL_HOST, bmh, status)
-        if hardware:
+        if hardware and step.action is Action.INSPECT:
             self._keep_hardware(bmh, hardware)
         for reason, message in settled.events:
             failed = isinstance(outcome, Failed)

@@ -42,7 +42,7 @@ def finished(act, seconds=30.0):
 
 def test_a_machine_from_its_registration_to_its_end(bmc, iso):
     machine = bmc.machine(verify=bmc.ca)
-    assert machine.register() == Done(powered=False, health="OK")
+    assert machine.register() == Done(powered=False, health="OK", hardware={"nics": [{"mac": MAC}]})
     hardware = machine.inspect().hardware
     assert hardware["nics"] == [{"mac": MAC}]
     assert hardware["systemVendor"]["manufacturer"] == "Sushy Emulator"
