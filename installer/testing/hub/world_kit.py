@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from installer.assisted.enums import Stage, StepType
@@ -33,6 +34,8 @@ from installer.testing.hub.apiserver import ApiServer, api_server
 from installer.testing.service.service_kit import Standalone
 
 NAMESPACE = "site"
+#: A release that the service of a test can install.
+VERSION = "4.18.0"
 #: The word by which a pull secret is found where none may be.
 CANARY = "c2VjcmV0OmNhbmFyeQ=="
 
@@ -132,6 +135,29 @@ class HubWorld:
         """Wait until a condition has this status and reason; its message."""
         wait_until(f"{kind.name} {key}: {name} {wanted}", lambda: self.reason(kind, key, name), wanted)
         return str(condition(self.get(kind, key), name)["message"])
+
+    def gone(self, *objects: tuple[Kind, Key]) -> None:
+        """Wait until these objects are gone."""
+        for kind, key in objects:
+            wait_until(f"end of {kind.name} {key}", partial(self.api.get, kind, key), None)
+
+    def cluster(self, name: str, masters: int = 1) -> Key:
+        """Apply a cluster of VERSION, and wait until its own InfraEnv's hosts may boot; its key."""
+        key = Key(NAMESPACE, name)
+        self.apply(*cluster_objects(name, self.service.releases[VERSION], self.service.pull_secret, masters))
+        self.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
+        return key
+
+    def discovered(self, infra_env: Key, *machines: Machine) -> list[Key]:
+        """Have machines register and answer until their Agents are ready, apart from an approval; the Agents' keys."""
+        keys = [self.register(infra_env, machine) for machine in machines]
+
+        def ready() -> bool:
+            wanted = ("False AgentIsNotApproved", "True AgentIsReady")
+            return all(self.reason(AGENT, key, "RequirementsMet") in wanted for key in keys)
+
+        self.poll_until(infra_env, [*machines], ready)
+        return keys
 
     # Machines
 
