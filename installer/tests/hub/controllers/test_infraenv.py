@@ -24,6 +24,7 @@ from installer.hub.kube.kinds import (
 )
 from installer.hub.kube.manager import Manager
 from installer.testing.hub.apiserver import api_server, until
+from installer.testing.hub.crash_kit import Countdown, Killed, mortal_hub
 from installer.testing.service.service_kit import MARKS, standalone
 
 pytestmark = MARKS
@@ -203,6 +204,46 @@ def test_mirrors_that_an_administrator_has_set_stay(mirror, api):
     api.delete(AGENT_SERVICE_CONFIG, CONFIG)
     until(lambda: api.get(AGENT_SERVICE_CONFIG, CONFIG) is None)
     assert (mirror / "registries.conf").read_text() == "# by hand\n"
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_killed_before_any_request_it_ends_as_if_it_had_not_been(service, is_deleted, monkeypatch):
+    monkeypatch.setattr(infraenv, "QUIET", 0.0)
+    client = service.hub()
+
+    def life(api, left):
+        """One process until its end; returns whether it lived to it."""
+        try:
+            InfraEnvController(mortal_hub(api, client, KINDS, Countdown(left))).reconcile(ENV)
+        except Killed:
+            return False
+        return True
+
+    deaths = 0
+    while True:
+        with api_server() as server:
+            api = server.api()
+            api.create(SECRET, secret(service))
+            api.create(NMSTATE_CONFIG, net())
+            identity = uid_of(api.create(INFRA_ENV, env()))
+            before = len(client.infra_envs())
+            if is_deleted:
+                life(api, None)
+                api.delete(INFRA_ENV, ENV)
+            lived = life(api, deaths)
+            life(api, None)
+            found = client.find_infra_env(identity)
+            if is_deleted:
+                assert (found, api.get(INFRA_ENV, ENV)) == (None, None)
+            else:
+                assert reason(api) == "InfraEnvAvailable"
+                assert status(api)["isoDownloadURL"] == client.image_url(identity)["url"]
+                assert len(client.infra_envs()) == before + 1
+        if lived:
+            break
+        deaths += 1
+    assert deaths >= (2 if is_deleted else 5)
+    client.close()
 
 
 def test_inputs_are_waited_for_until_they_are_quiet_but_not_for_ever():
