@@ -16,6 +16,7 @@ from installer.common import numbers
 from installer.common.commandline import add_completion, complete, print_completion, print_group_help
 from installer.common.streams import with_streams
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
+from installer.hub import arguments as hub_arguments
 from installer.iso_tool import arguments
 
 # A longer time is meant as "for ever": an error is better than a wait of a month.
@@ -239,6 +240,8 @@ def parser() -> argparse.ArgumentParser:
     _add_nmstate(commands)
     iso = _command(commands, "iso", "Look into a live ISO, and change what it carries")
     arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
+    hub = _command(commands, "hub", "Install clusters from custom resources that are applied to a cluster")
+    hub_arguments.add_commands(hub.add_subparsers(dest="hub_command", required=True, metavar="COMMAND"), _command)
     # It has options of its own (see main).
     commands.add_parser("swarm", help="Simulate many agents against a rendezvous service, for load", add_help=False)
     _command(commands, "version", "Print this program's version, commit and release image")
@@ -362,6 +365,10 @@ def _run(args: argparse.Namespace) -> int:
         from installer.network.command import run_gc
 
         return run_gc(args.file, args.output)
+    if args.command == "hub":
+        from installer.hub.command import run as run_hub
+
+        return run_hub(args)
     if args.command == "iso":
         from installer.iso_tool.command import run
 

@@ -88,6 +88,8 @@ class Layout:
     ssh_key = _Below("id_ecdsa")
     #: The file with user names and passwords (0600).
     secrets = _Below("secrets.json")
+    #: The hub's certificates and kubeconfigs.
+    hub = _Below("hub")
     #: A directory for each container machine.
     machines = _Below("machines")
     #: The socket of the daemon that owns the container machines.

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
-from urllib.parse import urlparse
 
-import requests
 import sushy
-import urllib3
-from sushy import auth
-from sushy.connector import Connector
 
 from drivers.errors import ConnectionFailedError, DriverError, NotFoundError
-from drivers.redfish import causes
+from installer.common.redfish import causes
+from installer.common.redfish.connection import Connection
 
 T = TypeVar("T")
 
@@ -26,7 +21,6 @@ POLL_SECONDS = 1.0
 READY_SECONDS = 240.0
 # InsertMedia answers only when the image is there: 12 s for 1.2 GiB on an idle machine (reference/lab.md §3.3).
 REQUEST_SECONDS = 600
-_MOST_BYTES = 16 << 20
 
 
 class Runner(Protocol):
@@ -61,13 +55,15 @@ class Endpoint:
         self.url = url
         self.run = run
         self.patience = patience
-        self._user = user
-        self._password = password
-        self._verify: str | bool = str(ca) if ca else False
-        self._timeout = timeout
-        self._tls = tls
-        self._root: Any = None
-        self._answer: Any = None
+        self.connection = Connection(
+            url,
+            user,
+            password,
+            verify=str(ca) if ca else False,
+            connect_seconds=timeout,
+            answer_seconds=REQUEST_SECONDS,
+            tls=tls,
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.url!r})"
@@ -75,49 +71,7 @@ class Endpoint:
     @property
     def address(self) -> str:
         """Scheme, host and port: what an error names."""
-        parts = urlparse(self.url)
-        return f"{parts.scheme}://{parts.netloc}"
-
-    def _connector(self) -> Connector:
-        old = {"tls_min_version": self._tls, "tls_ciphers": "DEFAULT:@SECLEVEL=0"} if self._tls == "1.1" else {}
-        connector = Connector(
-            self.address,
-            verify=self._verify,
-            default_request_timeout=REQUEST_SECONDS,
-            connect_timeout=self._timeout,
-            response_callback=self._note,
-            **old,
-        )
-        # Proxies and CA bundles of the environment are the administrator's, not the BMC's; and requests would
-        # prefer REQUESTS_CA_BUNDLE to `verify`.
-        session = connector._session
-        session.trust_env = False
-        session.hooks["response"].append(_read_whole)
-        return connector
-
-    def _note(self, answer: Any) -> None:
-        self._answer = answer
-
-    def _open(self) -> Any:
-        """Log into the service root, with basic authentication, or with a session where that is refused."""
-        if self._root is None:
-            self._root = self._login(auth.BasicAuth)
-            try:
-                self._root.get_system_collection()
-            except sushy.exceptions.AccessError as refused:
-                self._root = None
-                try:
-                    self._root = self._login(auth.SessionAuth)
-                except sushy.exceptions.SushyError:
-                    raise refused from None
-            except sushy.exceptions.SushyError:
-                self._root = None
-                raise
-        return self._root
-
-    def _login(self, way: type[auth.AuthBase]) -> Any:
-        account = way(username=self._user, password=self._password)
-        return sushy.Sushy(self.url, auth=account, connector=self._connector(), verify=self._verify)
+        return self.connection.address
 
     def call(self, action: Callable[[Any], T], purpose: str, machine: str = "") -> T:
         """Return the value of `action(service root)`, with sushy's errors turned into ours. While the BMC says that it
@@ -128,7 +82,7 @@ class Endpoint:
             begin = time.monotonic()
             while True:
                 try:
-                    return action(self._open())
+                    return action(self.connection.open())
                 except sushy.exceptions.SushyError as error:
                     waited = time.monotonic() - begin
                     if causes.is_transient(error) and waited + POLL_SECONDS < self.patience:
@@ -144,20 +98,6 @@ class Endpoint:
 
         return self.run(attempt)
 
-    def run_task(self, act: Callable[[], Any]) -> None:
-        """Do what may begin a task (202), and wait for the task's end. Raises sushy's errors, among them the task's.
-        Within `call` only."""
-        self._answer = None
-        act()
-        answer = self._answer
-        if answer is None or answer.status_code != 202 or not (monitor := answer.headers.get("Location")):
-            return
-        deadline = time.monotonic() + REQUEST_SECONDS
-        while self._root._conn.get(monitor).status_code == 202:
-            if time.monotonic() > deadline:
-                raise sushy.exceptions.ConnectionError(url=monitor, error=f"its task has run for {REQUEST_SECONDS} s")
-            time.sleep(POLL_SECONDS)
-
     def systems(self) -> list[str]:
         """Return the ids of all systems that the service manages."""
 
@@ -167,22 +107,6 @@ class Endpoint:
             return [identity.rsplit("/", 1)[-1] for identity in collection.members_identities]
 
         return self.call(read, "list systems")
-
-
-def _read_whole(answer: requests.Response, **_words: object) -> None:
-    """Read an answer's body, whose bytes and seconds requests would not count. Raises RequestException."""
-    deadline, body = time.monotonic() + REQUEST_SECONDS, bytearray()
-    try:
-        while piece := answer.raw.read1(1 << 16, decode_content=True):
-            body += piece
-            if len(body) > _MOST_BYTES or time.monotonic() > deadline:
-                limits = f"{_MOST_BYTES >> 20} MiB and {REQUEST_SECONDS:g} s"
-                raise requests.RequestException(f"its answer has no end within {limits}")
-    except urllib3.exceptions.HTTPError as error:
-        raise requests.ConnectionError(error) from error
-    finally:
-        answer.raw.close()
-    answer.raw = io.BytesIO(body)
 
 
 def _kind(error: Exception) -> type[DriverError]:

@@ -1,4 +1,4 @@
-"""One machine behind a BMC: power and boot target; its media are in drivers.redfish.media."""
+"""One machine behind a BMC: power and boot target; its media are in installer.common.redfish.media."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import sushy
 
 from drivers.errors import BootError, ConnectionFailedError, DriverError, MediaError, NotFoundError, PowerError
 from drivers.protocols import BootDevice, PowerState
-from drivers.redfish import media
 from drivers.redfish.service import Endpoint
+from installer.common.redfish import media
 
 T = TypeVar("T")
 
@@ -80,18 +80,19 @@ class System:
         self.off()
         self.on()
 
+    def _drives(self, system: Any) -> list[media.Drive]:
+        return media.drives(self._service.connection, system)
+
     # -- media -----------------------------------------------------------------------------------------------------
 
     def inserted(self) -> str | None:
         """Return the URL of the image in the drive."""
-        return self._call(
-            lambda system: media.inserted_url(media.drives(self._service, system)), "read the virtual CD drive"
-        )
+        return self._call(lambda system: media.inserted_url(self._drives(system)), "read the virtual CD drive")
 
     def insert(self, url: str) -> None:
         """Insert it, then check that it is there: in the first drive that takes it, and in no other."""
         try:
-            self._call(lambda system: media.insert(media.drives(self._service, system), url), f"insert {url}")
+            self._call(lambda system: media.insert(self._drives(system), url), f"insert {url}")
         except (ConnectionFailedError, NotFoundError):
             raise
         except DriverError as error:
@@ -100,7 +101,7 @@ class System:
     def eject(self) -> None:
         """EjectMedia, then check that it worked."""
         try:
-            self._call(lambda system: media.eject(media.drives(self._service, system)), "eject the virtual CD")
+            self._call(lambda system: media.eject(self._drives(system)), "eject the virtual CD")
         except (ConnectionFailedError, NotFoundError):
             raise
         except DriverError as error:

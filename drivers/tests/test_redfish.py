@@ -68,7 +68,7 @@ def dripping():
 @pytest.mark.parametrize("body", [lambda: itertools.repeat(bytes(1 << 20)), dripping], ids=["fast", "slow"])
 def test_an_answer_without_an_end(bmc, body, monkeypatch):
     bmc.answer = 200, body()
-    service = Service(f"http://127.0.0.1:{bmc.server_port}/redfish/v1/", "u", "p", patience=0, timeout=5)
     monkeypatch.setattr("drivers.redfish.service.REQUEST_SECONDS", 0.5 if body is dripping else 60)
+    service = Service(f"http://127.0.0.1:{bmc.server_port}/redfish/v1/", "u", "p", patience=0, timeout=5)
     with pytest.raises(DriverError, match=r"list systems: .*its answer has no end within 16 MiB and "):
         service.systems()

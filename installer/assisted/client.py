@@ -33,7 +33,7 @@ class AssistedClient(RestClient):
 
     def cluster(self, cluster_id: str) -> Json:
         """One cluster with its validations; not to be changed, as it is given again while it is the same."""
-        path = _path("clusters", cluster_id)
+        path = path_of("clusters", cluster_id)
         return one_object(self.call("GET", path, remember=True), f"GET {path}")
 
     def register_cluster(self, params: Mapping[str, Any]) -> Json:
@@ -42,30 +42,30 @@ class AssistedClient(RestClient):
 
     def update_install_config(self, cluster_id: str, overrides: str) -> None:
         """Send overrides of the install-config, a JSON text."""
-        self.call("PATCH", _path("clusters", cluster_id, "install-config"), overrides)
+        self.call("PATCH", path_of("clusters", cluster_id, "install-config"), overrides)
 
     def cluster_hosts(self, cluster_id: str, *, with_inventory: bool = False) -> list[Json]:
         """Hosts of the cluster."""
         query = {"with-inventory": "true"} if with_inventory else None
-        return self._list(_path("clusters", cluster_id, "hosts"), query)
+        return self._list(path_of("clusters", cluster_id, "hosts"), query)
 
     def cluster_file(self, cluster_id: str, name: str) -> bytes:
         """Return a file that was generated for the cluster."""
-        return self.download(_path("clusters", cluster_id, "downloads", "files"), {"file_name": name})
+        return self.download(path_of("clusters", cluster_id, "downloads", "files"), {"file_name": name})
 
     def manifests(self, cluster_id: str) -> list[Json]:
         """Return the user's manifests: folders and names."""
-        return self._list(_path("clusters", cluster_id, "manifests"))
+        return self._list(path_of("clusters", cluster_id, "manifests"))
 
     def manifest(self, cluster_id: str, name: str) -> bytes:
         """Return the content of a manifest in the folder ``openshift``."""
-        path = _path("clusters", cluster_id, "manifests", "files")
+        path = path_of("clusters", cluster_id, "manifests", "files")
         return self.download(path, {"folder": MANIFESTS, "file_name": name})
 
     def add_manifest(self, cluster_id: str, name: str, content: bytes) -> None:
         """Put a manifest into the folder ``openshift``."""
         body = {"folder": MANIFESTS, "file_name": name, "content": base64.b64encode(content).decode()}
-        self.call("POST", _path("clusters", cluster_id, "manifests"), body)
+        self.call("POST", path_of("clusters", cluster_id, "manifests"), body)
 
     def openshift_versions(self) -> Json:
         """Versions that can be installed, by number."""
@@ -123,7 +123,7 @@ class AssistedClient(RestClient):
 
     def host_ignition(self, infra_env_id: str, host_id: str) -> bytes:
         """Return the Ignition config of one host."""
-        return self.download(_path("infra-env", infra_env_id, "hosts", host_id, "downloads", "ignition"))
+        return self.download(path_of("infra-env", infra_env_id, "hosts", host_id, "downloads", "ignition"))
 
     # Logs
 
@@ -138,22 +138,23 @@ class AssistedClient(RestClient):
         """Send a host's logs (tar.gz)."""
         query = {"logs_type": "host", "infra_env_id": infra_env_id, "host_id": host_id}
         name = f"host_{host_id}.tar.gz"
-        self.upload(_path("clusters", cluster_id, "logs"), file, name, query=query, headers=_attempt(attempt))
+        self.upload(path_of("clusters", cluster_id, "logs"), file, name, query=query, headers=_attempt(attempt))
 
     def download_logs(self, cluster_id: str, file: BinaryIO) -> int:
         """Write the cluster's log archive, at most 2 GiB, to a file; its size in bytes. Raises OSError as well."""
-        return self.download_to(_path("clusters", cluster_id, "logs"), file, LARGEST_LOGS)
+        return self.download_to(path_of("clusters", cluster_id, "logs"), file, LARGEST_LOGS)
 
     def _list(self, path: str, query: Mapping[str, str] | None = None) -> list[Json]:
         return objects(self.call("GET", path, query=query), f"GET {path}")
 
 
-def _path(*parts: str) -> str:
+def path_of(*parts: str) -> str:
+    """Return a path below the API's base; its parts are quoted."""
     return "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def _hosts(infra_env_id: str, *parts: str) -> str:
-    return _path("infra-envs", infra_env_id, "hosts", *parts)
+    return path_of("infra-envs", infra_env_id, "hosts", *parts)
 
 
 def _agent(version: str) -> dict[str, str]:

@@ -77,6 +77,12 @@ class Conflict(ServiceError):
     status = 409
 
 
+class Gone(ServiceError):
+    """What is asked for was there once: a mark from before what the feed of changes remembers."""
+
+    status = 410
+
+
 class DiskRefused(Conflict):
     """A chosen installation disk that the host does not have."""
 

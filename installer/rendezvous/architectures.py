@@ -16,7 +16,7 @@ NAMES = {name: name for name in ("x86_64", "aarch64", "ppc64le", "s390x")} | {"a
 
 def notes_file(settings: Settings) -> Path:
     """Return the file in which a standalone service notes its release."""
-    return settings.work_dir / "release.json"
+    return settings.work_dir / settings.release_notes
 
 
 def notes(settings: Settings) -> dict[str, Any]:

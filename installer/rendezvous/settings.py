@@ -52,6 +52,8 @@ class Settings:
     # The id of the first infra-env, which openshift-install's ISO has chosen before there was a service.
     infra_env_id: str = ""
     release_image: str = ""
+    # Below work_dir: what was read of the release (architectures.py).
+    release_notes: str = "release.json"
     openshift_version: str = ""
     release_architectures: tuple[str, ...] = ()
     agent_image: str = ""

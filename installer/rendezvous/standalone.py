@@ -24,7 +24,7 @@ from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 
 if TYPE_CHECKING:
-    from installer.rendezvous.discovery.payload import Contents
+    from installer.rendezvous.catalogue import Contents
 
 log = logging.getLogger("assisted-service")
 #: What is said to whoever has started the command.
@@ -65,22 +65,25 @@ IGNORED_VARIABLES = (
 )
 
 
-def listening(text: str) -> tuple[str, int]:
-    """(address, port) of ``HOST:PORT``, an IPv6 address in brackets. Raises ConfigError."""
+def listening(text: str, option: str = "--listen", *, is_for_hosts: bool = True) -> tuple[str, int]:
+    """(address, port) of ``HOST:PORT``, an IPv6 address in brackets. Raises ConfigError.
+
+    ``is_for_hosts``: hosts are told this address, so it must be a certain one.
+    """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     try:
         address = ip_address(host)
     except ValueError:
-        raise ConfigError(f"--listen {text}: must be ADDRESS:PORT, such as 192.0.2.1:8090") from None
+        raise ConfigError(f"{option} {text}: must be ADDRESS:PORT, such as 192.0.2.1:8090") from None
     try:
         number = numbers.whole(port, 1, 65535)
     except ValueError as error:
-        raise ConfigError(f"--listen {text}: the port {error}") from None
+        raise ConfigError(f"{option} {text}: the port {error}") from None
     if address.version == 6 and f"[{host}]" not in text:
-        raise ConfigError(f"--listen {text}: an IPv6 address must be in brackets, such as [2001:db8::1]:8090")
-    if address.is_unspecified:
-        raise ConfigError(f"--listen {text}: must be the address that the hosts reach, it goes into their images")
+        raise ConfigError(f"{option} {text}: an IPv6 address must be in brackets, such as [2001:db8::1]:8090")
+    if is_for_hosts and address.is_unspecified:
+        raise ConfigError(f"{option} {text}: must be the address that the hosts reach, it goes into their images")
     return str(address), number
 
 
@@ -256,23 +259,23 @@ def first_steps(url: str, directory: Path) -> tuple[str, ...]:
 def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
     from installer.rendezvous import __main__ as program
+    from installer.rendezvous import catalogue
     from installer.rendezvous.api import signing
     from installer.rendezvous.api.context import Service
     from installer.rendezvous.discovery import images as discovery
-    from installer.rendezvous.discovery import payload
     from installer.rendezvous.store.model import InfraEnv
     from installer.rendezvous.validations import requirements as hwreqs
 
     directory = directory.absolute()
     config = settings_of(directory, listen, os.environ)
-    contents = payload.known(config) or _learned(config, directory / "mirror" / PULL_SECRET)
+    contents = catalogue.known(config) or _learned(config, directory / "mirror" / PULL_SECRET)
     if contents is not None:
-        config = payload.adopted(config, contents)
+        config = catalogue.adopted(config, contents)
     token = read_text(directory / "auth/agent-token").strip()
 
     def attach(service: Service) -> None:
-        def adopt(release: payload.Contents) -> None:
-            service.adopt(payload.adopted(service.settings, release))
+        def adopt(release: Contents) -> None:
+            service.adopt(catalogue.adopted(service.settings, release))
 
         def rootfs_url(infra_env: InfraEnv) -> str:
             path = f"/images/{infra_env.id}/rootfs.img"
@@ -281,7 +284,7 @@ def run(directory: Path, listen: str) -> int:
                 + signing.signed(infra_env.image_key.encode(), path, {}, ROOTFS_LIFETIME)[0]
             )
 
-        service.images = discovery.DiscoveryImages(lambda: service.settings, token, rootfs_url, adopt)
+        service.images = discovery.DiscoveryImages(service.settings_of, token, rootfs_url, adopt)
 
     def started() -> None:
         for line in first_steps(config.base_url, directory):

@@ -21,6 +21,7 @@ from installer.common.secretfiles import write_private
 from lab.commands.places import ASSETS, KUBECONFIG, PASSWORD
 from lab.deploy import SERVICE_PORT, STATE, console_url
 from lab.errors import LabError
+from lab.hub.controlplane import ADMIN
 from lab.lab import Lab
 from lab.layout import bracketed
 
@@ -89,6 +90,18 @@ def kubeconfig_of(root: Path) -> Path:
     path = root / KUBECONFIG
     if not path.is_file():
         raise LabError("no cluster was deployed in this lab: it has no kubeconfig")
+    return path
+
+
+def kubeconfig_for(root: Path, *, hub: bool) -> Path:
+    """Return the kubeconfig that kubectl is to use in a lab: its hub's where that is asked for, or where the lab has a
+    hub and no cluster. Raises LabError when there is none."""
+    path = root / "hub" / ADMIN
+    cluster = (root / ASSETS / "auth/kubeconfig").is_file()
+    if not path.is_file() or (cluster and not hub):
+        if hub:
+            raise LabError("this lab has no hub; node0-lab up --hub makes one that has")
+        return kubeconfig_of(root)
     return path
 
 

@@ -32,6 +32,7 @@ from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, check_environment, labs_dir
 from lab.host.unsupported import unsupported
+from lab.hub.controlplane import ADMIN
 from lab.lab import Lab
 from lab.machines import containers
 from lab.machines.node import Node
@@ -85,6 +86,9 @@ def parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--bmc", choices=BMCS, help="vendor of the machines' BMCs, see docs/bmcs.md (default: the topology's)"
     )
+    up.add_argument(
+        "--hub", action="store_true", help="with a Kubernetes API server to apply clusters to (docs/topology.md)"
+    )
     up.add_argument("--iso", type=Path, metavar="FILE", help="boot every machine from this image")
     up.add_argument(
         "--release",
@@ -113,7 +117,8 @@ def parser() -> argparse.ArgumentParser:
     opened = command("open", _open, "reach a cluster's page or console from this machine's browser, until Ctrl-C")
     opened.add_argument("what", choices=("page", "console"), help="the installation's page, or the cluster's console")
     opened.add_argument("--port", type=whole_type(0, 65535), default=0, help="the proxy's port (default: any)")
-    kubectl = command("kubectl", _kubectl, "run kubectl against the cluster that was deployed in a lab")
+    kubectl = command("kubectl", _kubectl, "run kubectl against the cluster that was deployed in a lab, or its hub")
+    kubectl.add_argument("--hub", action="store_true", help="the lab's hub, also where there is a cluster")
     kubectl.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="kubectl's arguments")
     shot = command("shot", _shot, "take a picture of a machine's screen")
     shot.add_argument("node", metavar="NODE", help=node)
@@ -242,7 +247,12 @@ def _running(lab: Lab, name: str) -> Node:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    shape = topology.load(arguments.topology).with_machines(arguments.machines).with_bmcs(arguments.bmc)
+    shape = (
+        topology.load(arguments.topology)
+        .with_machines(arguments.machines)
+        .with_bmcs(arguments.bmc)
+        .with_hub(arguments.hub)
+    )
     if lines := unsupported(shape):
         raise TopologyError(arguments.topology, lines)
     if arguments.iso is not None and not arguments.iso.is_file():
@@ -301,6 +311,8 @@ def _describe_all(lab: Lab, seconds: float) -> None:
         if (kind := lab.topology.bmc_of(spec)) != "lab":
             print(f"  BMC       {lab.layout.bmc_url_of(spec)} of {spec.name}, as {profile(kind).title}")
     print(f"  registry  {lab.layout.registry}")
+    if lab.topology.hub:
+        print(f"  hub       node0-lab kubectl --lab {lab.id} get crds ({lab.layout.hub / ADMIN})")
     print(f"  files     {lab.layout.root}")
     print(f"a command in its network: node0-lab exec --lab {lab.id} -- COMMAND")
     print(f"end it with: node0-lab down --lab {lab.id}")
@@ -403,7 +415,8 @@ def _open(arguments: argparse.Namespace) -> int:
 
 def _kubectl(arguments: argparse.Namespace) -> int:
     record = _entered(arguments)
-    words = ["kubectl", f"--kubeconfig={access.kubeconfig_of(record.root)}", *_words(arguments)]
+    config = access.kubeconfig_for(record.root, hub=arguments.hub)
+    words = ["kubectl", f"--kubeconfig={config}", *_words(arguments)]
     return _replace(enter_argv(record.init, words, cwd=os.getcwd()))
 
 

@@ -23,6 +23,7 @@ from lab.daemons.pki import issue, make_ssh_key, make_tang_keys, tang_thumbprint
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE, TANGD
+from lab.hub.controlplane import ControlPlane
 from lab.inputs.configs import BmcAccess
 from lab.layout import (
     BMC_PORT,
@@ -122,6 +123,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         *([_proxy(layout)] if topology.proxy else []),
         *([_load_balancer(layout)] if topology.load_balancer else []),
         *([_tang(layout)] if topology.tang else []),
+        *(ControlPlane(layout.hub, topology.gateway).services() if topology.hub else ()),
         *_iscsi(layout),
         _bmc(layout, credentials),
         _http(layout),

@@ -36,6 +36,8 @@ MEMORY_MIB = 1 << 24  # upper bound of one machine, or of all: 16 TiB
 # Memory for the machine itself, and for a lab beside its guests' memory.
 RESERVE_MIB = 1024
 LAB_OVERHEAD_MIB = 256
+# The three daemons of a hub with node0's custom resources and a few hundred objects: 690 MiB measured.
+HUB_MIB = 800
 GUEST_OVERHEAD_MIB = 384
 # A container machine's memory is a limit and not set aside, and there is no QEMU beside it. Installations took a third
 # of it at most: one node 1.4 of 4 GiB, compact 2.5 of 12, HA 3.2 of 18 (2026-11-25, ci/bench/run machines). Half is
@@ -156,7 +158,8 @@ def need_of(topology: Topology) -> Amount:
     nodes = topology.nodes
     full = sum(disk.holds == "data" for node in nodes for disk in node.disks)
     vcpus = sum(node.vcpu for node in nodes)
-    return need(len(nodes), topology.memory_mib, vcpus, full, contained=topology.machine == "container")
+    amount = need(len(nodes), topology.memory_mib, vcpus, full, contained=topology.machine == "container")
+    return amount + Amount(HUB_MIB) if topology.hub else amount
 
 
 def _entry(raw: Any) -> Entry | None:

@@ -40,6 +40,7 @@ IPXE = (Path("/usr/lib/ipxe/undionly.kpxe"), Path("/usr/lib/ipxe/ipxe.efi"))
 TPM_PROGRAMS = {"swtpm": "swtpm", "swtpm_setup": "swtpm-tools"}
 ISCSI_PROGRAMS = {"tgtd": "tgt", "tgtadm": "tgt"}
 TANGD = "/usr/libexec/tangd"
+HUB_PROGRAMS = {"etcd": "etcd-server"}
 TANG_PROGRAMS = {TANGD: "tang-common", "systemd-socket-activate": "systemd"}
 BALANCER_PROGRAMS = {"haproxy": "haproxy"}
 PROXY_PROGRAMS = {"tinyproxy": "tinyproxy-bin"}
@@ -106,6 +107,7 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         (any(disk.holds == "data" for disk in disks), DISK_PROGRAMS, ", a disk that holds data needs it"),
         (topology.proxy, PROXY_PROGRAMS, ", a proxy needs it"),
         (topology.tang, TANG_PROGRAMS, ", a Tang server needs it"),
+        (topology.hub, HUB_PROGRAMS, ", a hub needs it"),
         (topology.load_balancer, BALANCER_PROGRAMS, ", a load balancer needs it"),
         (not contained and any(node.portals for node in nodes), ISCSI_PROGRAMS, ", an iSCSI disk needs it"),
         (not contained and any(node.tpm for node in nodes), TPM_PROGRAMS, ", a TPM needs it"),

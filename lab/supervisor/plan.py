@@ -8,17 +8,19 @@ import msgspec
 
 
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The condition for a service to be ready: it accepts on a TCP port or a UNIX socket, or answers NTP."""
+    """The condition for a service to be ready: it accepts on a TCP port or a UNIX socket, answers NTP, or answers a GET
+    of `path` by HTTPS with status 200, in any server's name."""
 
-    kind: Literal["tcp", "unix", "ntp"]
+    kind: Literal["tcp", "unix", "ntp", "https"]
     address: str
     port: int = 0
+    path: str = ""
 
 
 class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One daemon in the foreground; `env` is added to a bare environment; `timeout` in seconds until it is ready.
 
-    `by_request`: it starts when somebody asks for it, not with the lab.
+    `by_request`: it starts when somebody asks for it, not with the lab. `needs`: it starts once that one is ready.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     env: dict[str, str] = {}
     timeout: float = 60.0
     by_request: bool = False
+    needs: str = ""
 
 
 class Bridge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

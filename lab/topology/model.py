@@ -42,7 +42,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     `boot` is how machines boot their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of NICs without tags, whatever the machines themselves are configured with later.
 
-    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone; with `tang`, the lab has a Tang server.
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone; with `tang`, the lab has a Tang server;
+    with `hub`, a Kubernetes API server of its own (lab.hub).
     `bmc` is the vendor of the machines' BMCs (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
@@ -67,6 +68,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     proxy: bool = False
     load_balancer: bool = False
     tang: bool = False
+    hub: bool = False
     bmc: Bmc = "lab"
     ipmi: bool = False
 
@@ -399,6 +401,10 @@ class Topology(Checked, frozen=True, kw_only=True):
     def with_bmcs(self, bmc: Bmc | None) -> Topology:
         """Return the topology with BMCs of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, bmc=bmc) if bmc else self
+
+    def with_hub(self, hub: bool) -> Topology:
+        """Return the topology with a hub; False leaves it as it is."""
+        return msgspec.structs.replace(self, hub=True) if hub else self
 
     def bmc_of(self, node: NodeSpec) -> Bmc:
         """Return the vendor of a machine's BMC."""

@@ -99,6 +99,7 @@ def build(service: Service) -> web.Application:
 
     async def end_streams(app: web.Application) -> None:
         app[PAGE].close()
+        service.bell.close()
 
     app.on_startup.append(start)
     app.on_shutdown.append(end_streams)

@@ -19,7 +19,6 @@ from aiohttp import web
 from installer.assisted.auth import ATTEMPT_HEADER, Authenticator
 from installer.assisted.enums import HostStatus
 from installer.assisted.errors import Conflict, NotFound, PrepareError, StoreError, TooMany
-from installer.rendezvous import architectures
 from installer.rendezvous.api.views import Views
 from installer.rendezvous.eventloop.lag import Lag
 from installer.rendezvous.prepare import installer as prepare
@@ -28,7 +27,9 @@ from installer.rendezvous.reconcile.pace import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.logs import LogStore
+from installer.rendezvous.store.model import InfraEnv
 from installer.rendezvous.store.records import fold_large_log
 
 if TYPE_CHECKING:
@@ -70,6 +71,29 @@ class Bucket:
             raise TooMany(f"too many requests from {caller or 'this address'}, try again in a second")
 
 
+class Bell:
+    """Wakes those that wait for the next change of the store."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self.closed = False
+        self.waiting = 0
+
+    def next(self) -> asyncio.Event:
+        """Return an event that is set by the next change."""
+        return self._event
+
+    def ring(self) -> None:
+        """Wake all that wait."""
+        self._event.set()
+        self._event = asyncio.Event()
+
+    def close(self) -> None:
+        """Wake all that wait, who are then to end."""
+        self.closed = True
+        self.ring()
+
+
 class Service:
     """The state that all handlers share."""
 
@@ -97,6 +121,8 @@ class Service:
         self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
         # By (cluster, attempt): the task that makes its ignition, and the event that ends it.
         self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}
+        self.bell = Bell()
+        engine.store.announce = self.bell.ring
         self.lag = Lag()
         self.logs = LogStore(settings.work_dir / "logs")
         # Accepts connections; None where another server does.
@@ -107,10 +133,12 @@ class Service:
         """The key that the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
 
-    @property
-    def architectures(self) -> list[str]:
-        """The API's names of the architectures that the release is for."""
-        return architectures.offered(self.settings)
+    def settings_of(self, infra_env: InfraEnv | None) -> Settings:
+        """Return the settings of the release that an infra-env's images are of; the service's own for none."""
+        if infra_env is None:
+            return self.settings
+        cluster = self.engine.store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
+        return self.engine.catalogue.of(cluster, infra_env)
 
     def url(self, path: str) -> str:
         """Return a path of this service, as others reach it."""
@@ -148,7 +176,7 @@ class Service:
                 infra_envs=clusters.infra_envs(self.engine, cluster_id),
                 hosts=store.hosts(cluster_id=cluster_id),
                 manifests=store.manifests(cluster_id),
-                settings=self.settings,
+                settings=self.engine.catalogue.of(store.cluster(cluster_id)),
             )
             self.preparing[attempt] = asyncio.create_task(self._prepare(attempt, job)), job.stop
 
@@ -203,7 +231,7 @@ class Service:
                 await asyncio.sleep(0)
             # Read anew: other tasks have run meanwhile.
             host = self.engine.store.find_host(unbound.infra_env_id, unbound.id)
-            if host is None or host.cluster_id is not None:
+            if host is None or host.cluster_id is not None or host.status not in host_states.UNBOUND:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
                 hosts.reconcile(self.engine, host)

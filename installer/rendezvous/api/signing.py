@@ -1,5 +1,7 @@
 """URLs that carry their own right to be fetched: a keyed digest of method, path, query and expiry.
 
+A lasting one has instead of an expiry a digest of what its file is made of: it ends with its key alone.
+
 What is signed is the request's target, byte for byte: nothing is decoded, sorted or looked up in between, so there is
 no second way to read it. Only what reads nothing but that one file can be signed (GET, and HEAD with it).
 """
@@ -20,10 +22,11 @@ from installer.rendezvous.clock import to_text
 LIFETIME = 4 * 3600
 # For a cluster's files and credentials, as upstream.
 FILE_LIFETIME = 600
-EXPIRES, SIGNATURE = "expires", "signature"
+EXPIRES, STATE, SIGNATURE = "expires", "state", "signature"
 # Both come last, in this order and only so: whatever is added, before or after, is another text.
 _TARGET = re.compile(
-    rf"(?P<signed>/[^?#]*\?(?:[^?#]*&)?{EXPIRES}=(?P<end>[0-9]{{1,12}}))&{SIGNATURE}=(?P<given>[0-9a-f]{{64}})"
+    rf"(?P<signed>/[^?#]*\?(?:[^?#]*&)?(?:{EXPIRES}=(?P<end>[0-9]{{1,12}})|{STATE}=[0-9a-f]{{16}}))"
+    rf"&{SIGNATURE}=(?P<given>[0-9a-f]{{64}})"
 )
 
 
@@ -41,6 +44,12 @@ def signed(key: bytes, path: str, query: Mapping[str, str], lifetime: int = LIFE
     return f"{target}&{SIGNATURE}={signature_of(key, 'GET', target)}", to_text(datetime.fromtimestamp(end, UTC))
 
 
+def lasting(key: bytes, path: str, query: Mapping[str, str], state: str) -> str:
+    """Return a target for GET without an end; ``state``: 16 hexadecimal digits that name what the file is made of."""
+    target = f"{path}?{urlencode({**query, STATE: state}, quote_via=quote, safe='')}"
+    return f"{target}&{SIGNATURE}={signature_of(key, 'GET', target)}"
+
+
 def check(key: bytes, method: str, target: str) -> None:
     """Raise Unauthorized unless this key has signed the method and the raw target, and that has not expired."""
     match = _TARGET.fullmatch(target)
@@ -48,5 +57,5 @@ def check(key: bytes, method: str, target: str) -> None:
     digest = "" if match is None else signature_of(key, "GET" if method == "HEAD" else method, match["signed"])
     if match is None or not hmac.compare_digest(digest, match["given"]):
         raise Unauthorized("the URL's signature is not valid")
-    if time.time() >= int(match["end"]):
+    if match["end"] is not None and time.time() >= int(match["end"]):
         raise Unauthorized("the URL has expired")

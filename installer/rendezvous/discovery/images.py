@@ -22,7 +22,9 @@ from installer.ignition.early import network_archive
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.image.iso.embed import operated, set_kargs_patches
 from installer.image.iso.minimal import minimal_kargs
+from installer.rendezvous.catalogue import Contents
 from installer.rendezvous.discovery import liveconfig, payload
+from installer.rendezvous.discovery.refusals import Refusals
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 
@@ -53,27 +55,32 @@ def _fail(step: str, error: InstallerError | OSError) -> NoReturn:
 
 
 class DiscoveryImages:
-    """Makes each image once for each state of its infra-env. Thread-safe; ``adopt`` is called with new settings."""
+    """Makes each image once for each state of its infra-env. Thread-safe.
+
+    ``settings``: by infra-env, the service's own for none. ``adopt`` gets what the service's own release says.
+    """
 
     def __init__(
         self,
-        settings: Callable[[], Settings],
+        settings: Callable[[InfraEnv | None], Settings],
         agent_token: str,
         rootfs_url: Callable[[InfraEnv], str],
-        adopt: Callable[[payload.Contents], None],
+        adopt: Callable[[Contents], None],
     ) -> None:
         self._settings, self._token, self._rootfs_url, self._adopt = settings, agent_token, rootfs_url, adopt
         self._lock, self._learning = threading.Lock(), threading.Lock()
+        self._reading = Refusals()
 
     def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
         """Return the release for an infra-env's images, fetched if it is not known yet. Raises BadRequest."""
-        settings = self._settings()
+        settings = self._settings(infra_env)
         try:
             release = payload.cached(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
         except PrepareError as error:
             # Not the service's fault, but that of the registry, the pull secret or the name of the release.
             raise error if isinstance(error.__cause__, OSError) else BadRequest(str(error)) from error
-        self._adopt(release)
+        if settings.release_image == self._settings(None).release_image:
+            self._adopt(release)
         return release
 
     def check(self, infra_env: InfraEnv) -> None:
@@ -85,7 +92,7 @@ class DiscoveryImages:
         if not infra_env.kernel_arguments:
             return
         try:
-            release = payload.cached(self._settings(), infra_env.cpu_architecture)
+            release = payload.cached(self._settings(infra_env), infra_env.cpu_architecture)
             if release is None:
                 return
             with release.iso.open("rb") as file:
@@ -110,7 +117,7 @@ class DiscoveryImages:
         """Read the release with this pull secret where its version is not known yet. Raises BadRequest."""
         # Not the images' lock: a registration must not wait for a download.
         with self._learning:
-            settings = self._settings()
+            settings = self._settings(None)
             if settings.openshift_version or not settings.release_image:
                 return
             try:
@@ -118,13 +125,25 @@ class DiscoveryImages:
             except PrepareError as error:
                 raise BadRequest(f"openshift_version cannot be judged: {error}") from error
 
+    def read(self, settings: Settings, pull_secret: str) -> None:
+        """Read a release that a hub has named, and note what it says. Raises BadRequest, at once while an earlier
+        refusal of the same holds."""
+        with self._reading.turn(settings.release_image, pull_secret) as note:
+            try:
+                payload.learn(settings, pull_secret)
+            except PrepareError as error:
+                note(str(error))
+                raise BadRequest(str(error)) from error
+
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """Return the Ignition config. Raises PrepareError, BadRequest."""
         with self._lock:
             return self._ignition(infra_env, self.payload_of(infra_env))
 
     def _ignition(self, infra_env: InfraEnv, release: payload.Payload) -> bytes:
-        return liveconfig.ignition(infra_env, self._settings(), self._token, release.images["AGENT_DOCKER_IMAGE"])
+        return liveconfig.ignition(
+            infra_env, self._settings(infra_env), self._token, release.images["AGENT_DOCKER_IMAGE"]
+        )
 
     def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
         """Return a minimal image's addition to its initrd: static networks, empty without any. Raises PrepareError."""
@@ -148,7 +167,7 @@ class DiscoveryImages:
         with self._lock:
             release = self.payload_of(infra_env)
             config = self._ignition(infra_env, release)
-            place = self._settings().work_dir / "images" / infra_env.id
+            place = self._settings(None).work_dir / "images" / infra_env.id
             try:
                 folder = place / self._key(infra_env, release, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)

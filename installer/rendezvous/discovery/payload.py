@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from installer.assisted.errors import BadRequest, PrepareError
@@ -17,17 +17,10 @@ from installer.release import base_iso
 from installer.release.access import RegistryAccess
 from installer.release.payload import Release
 from installer.rendezvous import architectures
+from installer.rendezvous.catalogue import Contents
 from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
-
-
-@dataclass(frozen=True)
-class Contents:
-    """A release's own description: its version, and pull specs by environment variable (IMAGE_VARIABLES)."""
-
-    version: str
-    images: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -43,15 +36,6 @@ def _own_iso() -> Path | None:
         return os_override()
     except ConfigError as error:
         raise PrepareError("base ISO", str(error)) from None
-
-
-def known(settings: Settings) -> Contents | None:
-    """Return the contents that an earlier run read of the same release."""
-    data = architectures.notes(settings)
-    try:
-        return Contents(str(data["version"]), dict(data["images"]))
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def cached(settings: Settings, architecture: str | None = None) -> Payload | None:
@@ -95,7 +79,9 @@ def _note(settings: Settings, contents: Contents, architecture: str, isos: dict[
         "images": contents.images,
         "isos": {**architectures.notes(settings).get("isos", {}), **isos},
     }
-    write_whole(architectures.notes_file(settings), json.dumps(notes).encode(), 0o644)
+    file = architectures.notes_file(settings)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_whole(file, json.dumps(notes).encode(), 0o644)
 
 
 def learn(settings: Settings, pull_secret: str) -> Contents:
@@ -136,17 +122,3 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             raise BadRequest(f"cpu_architecture {wanted}: {error}") from error
         raise PrepareError(f"read release {settings.release_image}", str(error)) from error
     return Payload(contents.version, contents.images, iso)
-
-
-def adopted(settings: Settings, payload: Contents) -> Settings:
-    """Return the settings with what the release says; what was set by hand stays."""
-    images = payload.images
-    return replace(
-        settings,
-        openshift_version=settings.openshift_version or payload.version,
-        agent_image=settings.agent_image or images.get("AGENT_DOCKER_IMAGE", ""),
-        installer_image=settings.installer_image or images.get("INSTALLER_IMAGE", ""),
-        controller_image=settings.controller_image or images.get("CONTROLLER_IMAGE", ""),
-        mco_image=settings.mco_image or images.get("MCO_IMAGE", ""),
-        must_gather_image=settings.must_gather_image or images.get("MUST_GATHER_IMAGE", ""),
-    )

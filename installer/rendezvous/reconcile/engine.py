@@ -17,6 +17,7 @@ from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState,
 from installer.assisted.errors import LONGEST, StoreError
 from installer.common.redact import shortened
 from installer.rendezvous import events
+from installer.rendezvous.catalogue import Catalogue
 from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.reconcile import facts
 from installer.rendezvous.reconcile import roles as role_rules
@@ -94,6 +95,7 @@ class Engine:
     ) -> None:
         self.store = store
         self.settings = settings
+        self.catalogue = Catalogue(settings)
         self.requirements = requirements
         self.clock = clock or SteadyClock()
         self.timekeeper = Timekeeper(store, self.clock)
@@ -110,6 +112,7 @@ class Engine:
     def adopt(self, settings: Settings) -> None:
         """Continue with other settings; everything is judged and asked anew by them."""
         self.settings = settings
+        self.catalogue.adopt(settings)
         self.scratch.forget()
 
     def keep_time(self) -> None:
@@ -141,21 +144,22 @@ class Engine:
     def view(self, host: Host, peers: Members | None = None) -> HostView:
         """Return the host among its peers, as of now; ``peers`` where the caller has them already."""
         cluster = self.store.cluster(host.cluster_id) if host.cluster_id else None
+        infra_env = self.store.infra_env(host.infra_env_id)
         return HostView(
             host=host,
             inventory=inventory_of(host),
             joined=cluster,
-            infra_env=self.store.infra_env(host.infra_env_id),
+            infra_env=infra_env,
             peers=peers or (self.judgements.members(cluster.id) if cluster else Members([host])),
             requirements=self.requirements,
-            settings=self.settings,
+            settings=self.catalogue.of(cluster, infra_env),
             at=self.clock(),
             service_since=self.since,
         )
 
     def stages(self, host: Host, cluster: Cluster) -> tuple[Stage, ...]:
         """Return the ordered stages of this host's installation."""
-        return stage_rules.stages_of(host.effective_role, host.bootstrap, cluster.is_sno)
+        return stage_rules.stages_of(host.effective_role, host.bootstrap, cluster.is_sno and not host.added)
 
     # one host
 

@@ -20,7 +20,7 @@ from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import networking, platforms, releases
+from installer.rendezvous.resources import hosts, networking, platforms, releases
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.clusters import (
     ClusterNetworkParams,
@@ -111,8 +111,8 @@ def _check_host_bits(cluster: Cluster, body: ClusterUpdate, changes: dict[str, A
                     raise BadRequest(f"{key}: {item.cidr} is not a valid network CIDR")
 
 
-def new(settings: Settings, body: ClusterParams, stamp: str = "") -> Cluster:
-    """Return the cluster that a body asks for, registered at `stamp`. Raises BadRequest."""
+def new(settings: Settings, body: ClusterParams, stamp: str = "", *, identity: str = "") -> Cluster:
+    """Return the cluster that a body asks for, registered at `stamp`; without an id it gets one. Raises BadRequest."""
     for key in ("name", "openshift_version", "pull_secret"):
         required(getattr(body, key) or None, key)
     changes = _changes(body)
@@ -127,7 +127,7 @@ def new(settings: Settings, body: ClusterParams, stamp: str = "") -> Cluster:
     changes |= {"control_plane_count": count, "high_availability_mode": mode}
     changes |= {"platform": platform.sent_fields(), "user_managed_networking": umn}
     releases.check(settings, changes)
-    base = {"id": str(uuid.uuid4()), "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
+    base = {"id": identity or str(uuid.uuid4()), "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
     cluster = from_map({**base, **changes}, Cluster)
     values.check_time_sources(cluster.ntp_sources, cluster.additional_ntp_source, "additional_ntp_source")
     networking.check_registration(
@@ -136,9 +136,16 @@ def new(settings: Settings, body: ClusterParams, stamp: str = "") -> Cluster:
     return cluster
 
 
-def register(engine: Engine, body: ClusterParams) -> Cluster:
-    """RegisterCluster. Raises BadRequest."""
-    cluster = new(engine.settings, body, to_text(engine.clock()))
+def register(engine: Engine, body: ClusterParams, *, identity: str = "", request: str = "") -> Cluster:
+    """RegisterCluster; ``request`` names what was asked for by whoever chose the id (repeatable.py).
+
+    Raises BadRequest.
+    """
+    image = body.ocp_release_image or ""
+    settings = releases.chosen(engine.catalogue, body.openshift_version or "", body.cpu_architecture or "", image)
+    cluster = replace(new(settings, body, to_text(engine.clock()), identity=identity), request=request)
+    if settings is not engine.settings and not image:
+        cluster = replace(cluster, ocp_release_image=settings.release_image)
     with engine.store.change():
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("cluster_registration_succeeded", cluster=cluster, name=cluster.name))
@@ -152,8 +159,8 @@ def check_editable(cluster: Cluster) -> None:
         raise Conflict(f"cluster is in status {cluster.status}: it can no longer be changed")
 
 
-def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
-    """PATCH of a cluster. Raises BadRequest or Conflict."""
+def update(engine: Engine, cluster_id: str, body: ClusterUpdate, *, request: str | None = None) -> Cluster:
+    """PATCH of a cluster; ``request`` as register's. Raises BadRequest or Conflict."""
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         changes = _changes(body)
@@ -173,7 +180,8 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
             changes["platform"] = platforms.merged(platform, cluster)
         if umn is not None:
             changes["user_managed_networking"] = umn
-        releases.check(engine.settings, {"openshift_version": cluster.openshift_version, **changes}, is_new=False)
+        settings = engine.catalogue.of(cluster)
+        releases.check(settings, {"openshift_version": cluster.openshift_version, **changes}, is_new=False)
         members = engine.store.hosts(cluster_id=cluster_id)
         changes |= networking.consequences(
             cluster,
@@ -186,7 +194,8 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
             for host in members:
                 # The old answers are of other servers.
                 engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
-        changed = from_map({**as_map(cluster), **changes, "updated_at": now_text()}, Cluster)
+        changes |= {"updated_at": now_text()} | ({} if request is None else {"request": request})
+        changed = from_map({**as_map(cluster), **changes}, Cluster)
         values.check_time_sources(changed.ntp_sources, changed.additional_ntp_source, "additional_ntp_source")
         engine.store.put_cluster(changed)
         engine.reconcile(cluster_id)
@@ -256,13 +265,13 @@ def ignore(engine: Engine, cluster_id: str, body: IgnoredValidations) -> Cluster
 
 
 def delete(engine: Engine, cluster_id: str) -> None:
-    """Deregister a cluster that is not being installed. Raises Conflict."""
+    """Deregister a cluster that is not being installed; hosts that were bound to it become unbound. Raises Conflict."""
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         if cluster.status in cluster_states.ACTIVE:
             raise Conflict(f"cluster is in status {cluster.status} and cannot be removed")
         for host in engine.store.hosts(cluster_id=cluster_id):
-            engine.store.delete_host(host.infra_env_id, host.id)
+            hosts.release(engine, host)
         for infra_env in engine.store.infra_envs():
             if infra_env.cluster_id == cluster_id:
                 engine.store.put_infra_env(replace(infra_env, cluster_id=None, updated_at=now_text()))

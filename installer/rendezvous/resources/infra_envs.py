@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import uuid
@@ -157,9 +158,23 @@ def _cluster_of(engine: Engine, cluster_id: str | None) -> Cluster | None:
     return engine.store.cluster(cluster_id) if cluster_id else None
 
 
-def register(engine: Engine, body: InfraEnvParams, check: Check = lambda _: None) -> InfraEnv:
-    """RegisterInfraEnv. `check` may raise BadRequest as well. Raises BadRequest or NotFound."""
-    infra_env = new(engine.settings, body, _cluster_of(engine, body.cluster_id), _identity(engine))
+def _settings_for(engine: Engine, cluster: Cluster | None, version: str, architecture: str) -> Settings:
+    """Return the settings of the release that an infra-env's images are of: its cluster's, else one of its version."""
+    return engine.catalogue.of(cluster) if cluster else releases.chosen(engine.catalogue, version, architecture)
+
+
+def register(
+    engine: Engine, body: InfraEnvParams, check: Check = lambda _: None, *, identity: str = "", request: str = ""
+) -> InfraEnv:
+    """RegisterInfraEnv; ``request`` names what was asked for by whoever chose the id (repeatable.py).
+
+    `check` may raise BadRequest as well. Raises BadRequest or NotFound.
+    """
+    cluster = _cluster_of(engine, body.cluster_id)
+    settings = _settings_for(engine, cluster, body.openshift_version or "", body.cpu_architecture or "x86_64")
+    infra_env = replace(new(settings, body, cluster, identity or _identity(engine)), request=request)
+    if cluster is None and settings is not engine.settings:
+        infra_env = replace(infra_env, release_image=settings.release_image)
     check(infra_env)
     with engine.store.change():
         engine.store.put_infra_env(infra_env)
@@ -167,16 +182,38 @@ def register(engine: Engine, body: InfraEnvParams, check: Check = lambda _: None
     return infra_env
 
 
-def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate, check: Check = lambda _: None) -> InfraEnv:
+def update(
+    engine: Engine,
+    infra_env_id: str,
+    body: InfraEnvUpdate,
+    check: Check = lambda _: None,
+    *,
+    request: str | None = None,
+) -> InfraEnv:
     """UpdateInfraEnv: hosts that have booted already keep what their image had. Otherwise as ``register``."""
     with engine.store.change():
         current = engine.store.infra_env(infra_env_id)
         changes = {**msgspec.to_builtins(current), **stored_fields(body), "updated_at": now_text()}
-        infra_env = msgspec.convert(changes, InfraEnv)
-        _check(engine.settings, infra_env, _cluster_of(engine, infra_env.cluster_id))
+        infra_env = msgspec.convert(changes | ({} if request is None else {"request": request}), InfraEnv)
+        cluster = _cluster_of(engine, infra_env.cluster_id)
+        settings = engine.catalogue.of(cluster, infra_env)
+        if cluster is None and infra_env.openshift_version != current.openshift_version:
+            settings = _settings_for(engine, None, infra_env.openshift_version, infra_env.cpu_architecture)
+            infra_env = replace(infra_env, release_image="" if settings is engine.settings else settings.release_image)
+        _check(settings, infra_env, cluster)
         check(infra_env)
         engine.store.put_infra_env(infra_env)
     return infra_env
+
+
+def state_of(settings: Settings, infra_env: InfraEnv) -> str:
+    """Return 16 hexadecimal digits that change with what an infra-env's images are made of, and with nothing else."""
+    inputs = replace(infra_env, name="", cluster_id=None, created_at="", updated_at="", request="")
+    digest = hashlib.sha256(msgspec.json.encode(inputs))
+    digest.update(f"{settings.release_image} {settings.base_url}".encode())
+    for file in (settings.registries_conf, settings.mirror_ca_file):
+        digest.update(file.read_bytes() if file.is_file() else b"")
+    return digest.hexdigest()[:16]
 
 
 def check_boots_image(engine: Engine, infra_env: InfraEnv, mac: str) -> None:
@@ -195,6 +232,18 @@ def new_image_key(engine: Engine, infra_env_id: str) -> None:
     with engine.store.change():
         infra_env = engine.store.infra_env(infra_env_id)
         engine.store.put_infra_env(replace(infra_env, image_key=secrets.token_hex(32)))
+
+
+def take_release(engine: Engine, settings: Settings) -> None:
+    """Let infra-envs that no release was known for be of this one, if it is for their version and architecture."""
+    if engine.settings.release_image:
+        return
+    with engine.store.change():
+        for infra_env in engine.store.infra_envs():
+            if infra_env.cluster_id is None and not infra_env.release_image:
+                fitting = engine.catalogue.newest(infra_env.openshift_version, infra_env.cpu_architecture)
+                if fitting is settings:
+                    engine.store.put_infra_env(replace(infra_env, release_image=settings.release_image))
 
 
 def delete(engine: Engine, infra_env_id: str) -> None:

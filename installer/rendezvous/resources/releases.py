@@ -1,8 +1,8 @@
-"""Limits that the release sets to a cluster: its version, its architectures.
+"""The release that a cluster or an infra-env is of, and the limits that it sets: its version, its architectures.
 
-Upstream's service chooses among release images by version and architecture; this one has one image. Its version is
-known where the service was started with it (RELEASE_IMAGES), or has read it (discovery/payload.py); a service without
-a release takes every well-formed version.
+It is chosen by image, else by version and architecture, among the service's own and those that a hub has named
+(catalogue.py). A version is known where the service was started with it (RELEASE_IMAGES), or has read it
+(discovery/payload.py); a service without a release takes every well-formed version.
 """
 
 from __future__ import annotations
@@ -13,11 +13,27 @@ from typing import Any
 
 from installer.assisted.errors import BadRequest
 from installer.rendezvous import architectures
+from installer.rendezvous.catalogue import Catalogue, fits
 from installer.rendezvous.settings import Settings
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+)([-+][-A-Za-z0-9._+]*)?|-multi)?")
 #: The first release without OpenShiftSDN.
 WITHOUT_SDN = (4, 15)
+
+
+def chosen(catalogue: Catalogue, version: str, architecture: str, image: str = "") -> Settings:
+    """Return the settings of the release that a new object is to be of. Raises BadRequest."""
+    if image:
+        return catalogue.of_image(image)
+    if settings := catalogue.newest(version, architecture):
+        return settings
+    own, offered = catalogue.of_image(""), [settings.openshift_version for settings in catalogue]
+    if version and offered and not own.release_image:
+        raise BadRequest(
+            f"Openshift version {version} is not supported for {architecture or 'x86_64'}: this service installs "
+            f"{', '.join(offered)}"
+        )
+    return own
 
 
 def check(settings: Settings, changes: Mapping[str, Any], *, is_new: bool = True) -> None:
@@ -48,6 +64,5 @@ def check_version(settings: Settings, version: str) -> None:
     offered = settings.openshift_version
     if match is None and version != offered:
         raise BadRequest(f"Malformed version: {version[:80]!r}; major.minor or major.minor.patch is expected")
-    # A prefix of it, at a dot or at what follows the patch.
-    if offered and version != offered and not re.match(re.escape(version) + r"(?![0-9])(?=[.+-])", offered):
+    if offered and not fits(version, offered):
         raise BadRequest(f"Openshift version {version} is not supported: this service installs {offered}")

@@ -7,18 +7,18 @@ Within a change clusters and hosts change in memory only; how they end up is wri
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from installer.assisted.errors import NotFound, StoreError
+from installer.rendezvous.store.feed import Feed
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, decode, encode
-from installer.rendezvous.store.records import Records
 
 Key = tuple[str, str]
 
 
-class Store(Records):
+class Store(Feed):
     """Reads at any time; writes only within :meth:`change`. For one thread (the event loop's)."""
 
     def __init__(self, path: Path) -> None:
@@ -34,9 +34,12 @@ class Store(Records):
         # Clusters whose version number this change has changed or removed.
         self._touched: set[str] = set()
         self._numbered: set[Key] = set()
+        # Called after a change that the feed has.
+        self.announce: Callable[[], None] = lambda: None
         try:
             with self._reading():
                 self._load()
+                self._fill_feed()
         except StoreError:
             self.close()
             raise
@@ -85,6 +88,7 @@ class Store(Records):
         # Check-ins live in memory only, so what was there before is put back from memory, not read again.
         before = (dict(self._clusters), dict(self._infra_envs), dict(self._hosts))
         self._open_clusters, self._open_hosts, self._touched, self._numbered = {}, {}, set(), set()
+        self._changed = {}
         committed = False
         try:
             self._begin()
@@ -101,6 +105,8 @@ class Store(Records):
                 # Memory first: what follows may fail too, and the database holds nothing of this change either way.
                 self._take_back(*before)
                 self._roll_back()
+        if self._changed:
+            self.announce()
 
     def _take_back(self, clusters: dict[str, Cluster], infra_envs: dict[str, InfraEnv], hosts: dict[Key, Host]) -> None:
         self._restore(clusters, infra_envs, hosts)
@@ -130,6 +136,7 @@ class Store(Records):
                 self._sequence,
                 encode(self._hosts[key]),
             )
+        self._write_feed()
 
     def _touch(self, cluster_id: str | None) -> None:
         if cluster_id is not None:
@@ -163,12 +170,20 @@ class Store(Records):
         """All infra-envs, oldest first."""
         return list(self._infra_envs.values())
 
+    def find_cluster(self, cluster_id: str) -> Cluster | None:
+        """One cluster, or None."""
+        return self._clusters.get(cluster_id)
+
     def cluster(self, cluster_id: str) -> Cluster:
         """One cluster. Raises NotFound."""
         cluster = self._clusters.get(cluster_id)
         if cluster is None:
             raise NotFound(f"cluster {cluster_id} was not found")
         return cluster
+
+    def find_infra_env(self, infra_env_id: str) -> InfraEnv | None:
+        """One infra-env, or None."""
+        return self._infra_envs.get(infra_env_id)
 
     def infra_env(self, infra_env_id: str) -> InfraEnv:
         """One infra-env. Raises NotFound."""
@@ -184,6 +199,7 @@ class Store(Records):
             return
         self._clusters[cluster.id] = cluster
         self._open_clusters[cluster.id] = None
+        self._note("cluster", cluster.id)
         self._touch(cluster.id)
 
     def put_infra_env(self, infra_env: InfraEnv) -> None:
@@ -194,13 +210,15 @@ class Store(Records):
             encode(infra_env),
         )
         self._infra_envs[infra_env.id] = infra_env
+        self._note("infra_env", infra_env.id)
         self._touch(infra_env.cluster_id)
 
     def delete_cluster(self, cluster_id: str) -> None:
         """Remove a cluster with its manifests and files; its hosts and infra-envs belong to none any more."""
         for table, key in (("clusters", "id"), ("manifests", "cluster_id"), ("files", "cluster_id")):
             self._write(f"DELETE FROM {table} WHERE {key}=?", cluster_id)
-        self._clusters.pop(cluster_id, None)
+        if self._clusters.pop(cluster_id, None) is not None:
+            self._note("cluster", cluster_id, deleted=True)
         self._open_clusters.pop(cluster_id, None)
         self._versions.pop(cluster_id, None)
         self._touched.add(cluster_id)
@@ -210,6 +228,8 @@ class Store(Records):
         self._write("DELETE FROM infra_envs WHERE id=?", infra_env_id)
         self._write("DELETE FROM hosts WHERE infra_env_id=?", infra_env_id)
         removed = self._infra_envs.pop(infra_env_id, None)
+        if removed is not None:
+            self._note("infra_env", infra_env_id, deleted=True)
         for key, host in self._of_infra_env.pop(infra_env_id, {}).items():
             self._forget(key, host)
         self._touch(removed.cluster_id if removed else None)
@@ -249,6 +269,7 @@ class Store(Records):
             return
         self._index(host)
         self._open_hosts[key] = None
+        self._note("host", host.id, host.infra_env_id)
         self._number(key)
         self._touch(host.cluster_id)
         if previous is not None and previous.cluster_id != host.cluster_id:
@@ -272,6 +293,7 @@ class Store(Records):
         self._open_hosts.pop(key, None)
         self._host_versions.pop(key, None)
         self._numbered.add(key)
+        self._note("host", host.id, host.infra_env_id, deleted=True)
         self._of_cluster[host.cluster_id].pop(key, None)
         self._touch(host.cluster_id)
 

@@ -46,13 +46,13 @@ log = logging.getLogger("assisted-service")
 class Records(ABC):
     """The database. Writes belong to a transaction, which the store begins and ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, further_schema: str) -> None:
         """Raise StoreError when the file cannot be used."""
         self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.db = self._connect()
-            self.db.executescript(_SCHEMA)
+            self.db.executescript(_SCHEMA + further_schema)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(path, "opened", str(error)) from error
         # Is a change under way?

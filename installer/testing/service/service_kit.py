@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,18 @@ import assisted_service_client as public
 import pytest
 
 from installer.assisted.auth import HEADERS, Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
+from installer.hub.service import HubClient
+from installer.ignition.live import IMAGE_VARIABLES
 from installer.release.access import registries_conf
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build
-from installer.testing.create.registry_kit import MISSING, registry
+from installer.testing.create.registry_kit import MISSING, Registry, registry
 from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
 
+AGENT = IMAGE_VARIABLES["AGENT_DOCKER_IMAGE"]
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
 INSTALLER = """#!/usr/bin/env python3
 import json, pathlib, sys
@@ -36,8 +41,12 @@ if sys.argv[2] == "manifests":
     (work / "manifests").mkdir(); (work / "openshift").mkdir()
 else:
     empty = json.dumps({"ignition": {"version": "3.2.0"}})
-    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "worker.ign", "metadata.json"):
+    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "metadata.json"):
         (work / name).write_text(empty)
+    merge = [{"source": "https://api-int.lab.example:22623/config/worker"}]
+    tls = {"certificateAuthorities": [{"source": "data:text/plain;charset=utf-8;base64,Y2E="}]}
+    worker = {"version": "3.2.0", "config": {"merge": merge}, "security": {"tls": tls}}
+    (work / "worker.ign").write_text(json.dumps({"ignition": worker}))
     (work / "metadata.json").write_text('{"clusterID": "9b5a1b3e-0000-4000-8000-00000000000a"}')
     (work / "auth").mkdir()
     (work / "auth/kubeconfig").write_text("clusters: []")
@@ -62,18 +71,19 @@ STATIC = {
 class Standalone:
     """One folder of a service; ``start`` again goes on from it."""
 
-    def __init__(self, directory: Path, release: str, pull_secret: str, **env: str) -> None:
-        self.dir, self.pull_secret = directory, pull_secret
+    def __init__(self, directory: Path, release: str, server: Registry, **env: str) -> None:
+        self.dir, self.server, self.pull_secret = directory, server, server.pull_secret
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.env = {
             **bare_environment(),
             "XDG_CACHE_HOME": str(directory.parent / "cache"),
-            "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": release,
+            **({"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": release} if release else {}),
             "HW_VALIDATOR_REQUIREMENTS": SMALL,
             "MONITOR_INTERVAL": "500ms",
             **env,
         }
+        self.releases: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -134,6 +144,14 @@ class Standalone:
         client.set_default_header(header, self.token(party))
         return Recorded([getattr(public, name)(api_client=client) for name in APIS])
 
+    def hub(self) -> HubClient:
+        """Return a hub's client."""
+        return HubClient(endpoint(self.url, ca_file=self.ca), Scheme.USER, self.token("user"))
+
+    def agent(self) -> AssistedClient:
+        """Return a client of agents."""
+        return AssistedClient(endpoint(self.url, ca_file=self.ca), Scheme.AGENT, self.token("agent"))
+
 
 class Recorded:
     """Passes calls on; ``done`` has the names of those that were answered with what the specification promises."""
@@ -156,8 +174,11 @@ class Recorded:
 
 
 @contextmanager
-def standalone(folder: Path) -> Iterator[Standalone]:
-    """Provide a service over a lab-like release: base ISO by xorriso, components that are only names."""
+def standalone(folder: Path, *, versions: Sequence[str] = ()) -> Iterator[Standalone]:
+    """Provide a service over a lab-like release: base ISO by xorriso, components that are only names.
+
+    ``versions``: of a service that has no release of its own, those that ``releases`` has the images of.
+    """
     iso = build(folder, "2023-07.x86_64")
     digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
     with registry(folder / "registry") as server:
@@ -165,13 +186,18 @@ def standalone(folder: Path) -> Iterator[Standalone]:
         images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
         images["installer"] = server.push([{"usr/bin/openshift-install": INSTALLER.encode()}], "installer")
         images["machine-os-images"] = server.push([files], "mos", "zstd")
-        release = server.push_release(images)
+        releases = {}
+        for version in versions:
+            agent = {AGENT: server.push([{"version": version.encode()}], f"agent-{version}")}
+            releases[version] = server.push_release(images | agent, version, f"release-{version}")
+        release = "" if versions else server.push_release(images)
         directory = folder / "service"
         (directory / "mirror").mkdir(parents=True)
         (directory / "mirror/registries.conf").write_text(registries_conf(server.sources))
         (directory / "mirror/ca-bundle.crt").write_text(server.ca_pem)
         (directory / "mirror/pull-secret.json").write_text(server.pull_secret)
-        service = Standalone(directory, release, server.pull_secret)
+        service = Standalone(directory, release, server)
+        service.releases = releases
         service.start()
         try:
             yield service

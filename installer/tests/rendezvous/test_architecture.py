@@ -16,7 +16,7 @@ import pytest
 
 from installer.assisted.errors import BadRequest
 from installer.release.access import registries_conf
-from installer.rendezvous import architectures
+from installer.rendezvous import architectures, catalogue
 from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.discovery.images import DiscoveryImages
@@ -95,7 +95,7 @@ def standalone(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             ca_file=tmp_path / "ca.crt",
         )
         return settings, DiscoveryImages(
-            lambda: settings, "token", lambda env: "https://x/rootfs.img", lambda new: None
+            lambda _: settings, "token", lambda env: "https://x/rootfs.img", lambda new: None
         )
 
     return images_for
@@ -311,20 +311,20 @@ def test_a_base_image_of_ones_own_counts_for_the_start_that_names_it(
 
 def test_a_release_tells_its_version_to_the_first_pull_secret(place: Place, world: World, standalone: Any) -> None:
     settings, _ = standalone("one")
-    assert payload.known(settings) is None
+    assert catalogue.known(settings) is None
 
-    def adopt(contents: payload.Contents) -> None:
-        world.engine.adopt(payload.adopted(world.engine.settings, contents))
+    def adopt(contents: catalogue.Contents) -> None:
+        world.engine.adopt(catalogue.adopted(world.engine.settings, contents))
 
     world.engine.adopt(settings)
-    maker = DiscoveryImages(lambda: world.engine.settings, "token", lambda env: "", adopt)
+    maker = DiscoveryImages(lambda _: world.engine.settings, "token", lambda env: "", adopt)
     # Nobody's credentials but those that are given.
     with pytest.raises(BadRequest, match="openshift_version cannot be judged: read release"):
         maker.learn(PULL_SECRET)
     assert world.engine.settings.openshift_version == ""
     maker.learn(place.server.pull_secret)
     assert world.engine.settings.openshift_version == "4.18.0"
-    contents = payload.known(settings)
+    contents = catalogue.known(settings)
     assert contents is not None
     assert (contents.version, contents.images["AGENT_DOCKER_IMAGE"]) == ("4.18.0", world.engine.settings.agent_image)
     maker.learn(PULL_SECRET)  # what is known is not read again

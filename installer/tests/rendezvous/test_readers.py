@@ -75,7 +75,7 @@ def test_only_the_user_reads_urls_that_are_a_right_and_texts_with_secrets(tmp_pa
     async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
         service = cast(TestServer, client.server).app[SERVICE]
         # So that there are URLs of images.
-        service.images = DiscoveryImages(lambda: service.settings, TOKENS[Scheme.AGENT], lambda _: "", lambda _: None)
+        service.images = DiscoveryImages(lambda _: service.settings, TOKENS[Scheme.AGENT], lambda _: "", lambda _: None)
         with_secrets(fleet)
         await answers(client, fleet, Scheme.USER)  # what is kept of the user's answers is not given to others
         seen = await answers(client, fleet, scheme)
@@ -139,7 +139,7 @@ def test_an_error_of_the_service_shows_no_path_of_its_machine(tmp_path: Path, mo
 
     async def use(client: TestClient[Any, Any], fleet: Fleet) -> None:
         service = cast(TestServer, client.server).app[SERVICE]
-        service.images = DiscoveryImages(lambda: service.settings, "", lambda _: "", lambda _: None)
+        service.images = DiscoveryImages(lambda _: service.settings, "", lambda _: "", lambda _: None)
         monkeypatch.setattr(service.images, "ignition", full)
         path = filled("/infra-envs/{infra_env_id}/downloads/files", fleet)
         async with client.get(path, params={"file_name": "discovery.ign"}, headers=header(Scheme.USER)) as answer:

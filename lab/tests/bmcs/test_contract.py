@@ -12,7 +12,8 @@ from werkzeug.test import Client
 from drivers.container import Request
 from drivers.errors import ConnectionFailedError, DriverError, MediaError
 from drivers.protocols import Boot, BootDevice, Power, PowerState, VirtualMedia
-from drivers.redfish import media, service, system
+from drivers.redfish import service, system
+from installer.common.redfish import connection, media
 from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, working
 from lab.daemons import httpd
@@ -37,7 +38,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(connector, "time", Clock())
     gc.collect()
     clock = Clock()
-    for module in (service, media, system, connector):
+    for module in (connection, media, service, system, connector):
         monkeypatch.setattr(module, "time", clock)
     return clock.monotonic
 
@@ -203,7 +204,7 @@ def test_a_bmc_without_virtual_media(bmc: Running):
 
 @pytest.mark.parametrize("bmc", ["liar"], indirect=True)
 def test_a_bmc_that_says_that_it_inserted_and_did_not(bmc: Running, image, monkeypatch):
-    monkeypatch.setattr("drivers.redfish.media.BUSY_SECONDS", 1.0)
+    monkeypatch.setattr("installer.common.redfish.media.BUSY_SECONDS", 1.0)
     with pytest.raises(MediaError) as caught:
         known(bmc).insert(image)
     assert "the BMC took it, but the drive holds nothing" in one_line(caught)

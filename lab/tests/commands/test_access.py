@@ -152,3 +152,16 @@ def test_each_proxy_has_files_of_its_own_and_removes_them(tmp_path):
 def test_a_lab_without_a_cluster_is_told(tmp_path):
     with pytest.raises(LabError, match="no cluster was deployed"):
         access.kubeconfig_of(tmp_path)
+    with pytest.raises(LabError, match="has no hub"):
+        access.kubeconfig_for(tmp_path, hub=True)
+
+
+def test_kubectl_is_for_the_cluster_and_without_one_for_the_hub(tmp_path):
+    hub, cluster = tmp_path / "hub/kubeconfig", tmp_path / "cluster/auth/kubeconfig"
+    hub.parent.mkdir()
+    hub.touch()
+    assert access.kubeconfig_for(tmp_path, hub=False) == hub
+    cluster.parent.mkdir(parents=True)
+    cluster.touch()
+    assert access.kubeconfig_for(tmp_path, hub=False) == cluster
+    assert access.kubeconfig_for(tmp_path, hub=True) == hub

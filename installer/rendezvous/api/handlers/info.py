@@ -11,10 +11,14 @@ from installer.assisted.enums import Role
 from installer.assisted.errors import NotFound
 from installer.assisted.stages import SNO
 from installer.common.hostaddresses import HOSTNAME
+from installer.rendezvous import architectures as architectures_of
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.fields import present
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources.requests.params import one_of, required
+from installer.rendezvous.catalogue import newness
+from installer.rendezvous.resources import releases
+from installer.rendezvous.resources.requests.params import boolean, one_of, required
+from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.shapes import PlatformType
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.requirements import Requirements
@@ -85,18 +89,27 @@ async def architectures(service: Service, request: web.Request) -> Response:
 
 
 async def openshift_versions(service: Service, request: web.Request) -> Response:
-    """GET /openshift-versions: the one release that this service was set up with."""
-    version = service.settings.openshift_version
-    wanted = request.query.get("version")
-    if not version or (wanted and not version.startswith(wanted)):
-        return reply({})
-    entry = {
-        "display_name": version,
-        "support_level": "production",
-        "default": True,
-        "cpu_architectures": service.architectures,
+    """GET /openshift-versions: the release that this service was set up with, and those that a hub has named."""
+    wanted = request.query.get("version") or ""
+    listed = [settings for settings in service.engine.catalogue if settings.openshift_version.startswith(wanted)]
+    if boolean(request.query.get("only_latest"), "only_latest"):
+        newest = {releases.minor_of(item.openshift_version): item for item in sorted(listed, key=_newness)}
+        listed = [*newest.values()]
+    default = service.engine.catalogue.newest()
+    entries = {
+        settings.openshift_version: {
+            "display_name": settings.openshift_version,
+            "support_level": "production",
+            **({"default": True} if settings is default else {}),
+            "cpu_architectures": architectures_of.offered(settings),
+        }
+        for settings in reversed(listed)
     }
-    return reply({version: entry})
+    return reply(entries)
+
+
+def _newness(settings: Settings) -> tuple[Any, ...]:
+    return newness(settings.openshift_version)
 
 
 async def empty(service: Service, request: web.Request) -> Response:

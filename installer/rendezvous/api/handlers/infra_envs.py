@@ -46,8 +46,12 @@ def _infra_env(service: Service, request: web.Request) -> InfraEnv:
 def image_url(
     service: Service, infra_env: InfraEnv, name: str = "", query: Mapping[str, str] | None = None
 ) -> tuple[str, str]:
-    """(URL, its expiry as RFC 3339) of an infra-env's image or of a file that belongs to it."""
+    """(URL, its expiry as RFC 3339) of an infra-env's image or of a file that belongs to it; a hub's have no expiry."""
     name = name or {kind: file for file, kind in KINDS.items()}[infra_env.type]
+    if infra_env.request:
+        state = infra_envs.state_of(service.settings_of(infra_env), infra_env)
+        key, place = infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}"
+        return service.url(signing.lasting(key, place, query or {}, state)), ""
     path, end = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}", query or {})
     return service.url(path), end
 
@@ -58,11 +62,12 @@ def shown(service: Service, infra_env: InfraEnv, request: web.Request) -> dict[s
     if not is_user(request):
         return without_secrets(data)
     if service.images is not None and infra_env.type in KINDS.values():
-        data["download_url"], data["expires_at"] = image_url(service, infra_env)
+        data |= fields.present(dict(zip(("download_url", "expires_at"), image_url(service, infra_env), strict=True)))
     return data
 
 
-def _check(service: Service) -> Callable[[InfraEnv], None]:
+def image_check(service: Service) -> Callable[[InfraEnv], None]:
+    """Return a judgement of whether images of an infra-env can be made; it raises BadRequest."""
     return service.images.check if service.images is not None else lambda _: None
 
 
@@ -70,7 +75,7 @@ async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs"""
     body = await body_of(request, hostrequests.InfraEnvParams)
     await service.learn(body.pull_secret)
-    return reply(shown(service, infra_envs.register(service.engine, body, _check(service)), request), 201)
+    return reply(shown(service, infra_envs.register(service.engine, body, image_check(service)), request), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -88,7 +93,7 @@ async def get(service: Service, request: web.Request) -> Response:
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
     body = await body_of(request, hostrequests.InfraEnvUpdate)
-    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body, _check(service))
+    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body, image_check(service))
     return reply(shown(service, changed, request), 201)
 
 
@@ -102,8 +107,12 @@ async def download_url(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/image-url"""
     infra_env = _infra_env(service, request)
     _maker(service)
-    url, end = image_url(service, infra_env)
-    return reply({"url": url, "expires_at": end})
+    return presigned(*image_url(service, infra_env))
+
+
+def presigned(url: str, end: str) -> web.Response:
+    """Return the answer that has a URL and, if it has one, its end."""
+    return reply({"url": url, "expires_at": end} if end else {"url": url})
 
 
 async def new_signing_key(service: Service, request: web.Request) -> Response:
@@ -174,8 +183,7 @@ async def minimal_initrd(service: Service, request: web.Request) -> Response:
 async def file_url(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files-presigned"""
     name = file_name(request, PRESIGNED)
-    url, end = image_url(service, _infra_env(service, request), name, _parameters(request, name))
-    return reply({"url": url, "expires_at": end})
+    return presigned(*image_url(service, _infra_env(service, request), name, _parameters(request, name)))
 
 
 async def image(service: Service, request: web.Request) -> Response:

@@ -123,7 +123,8 @@ def _version(value: str) -> str | None:
     return None if _VERSION.fullmatch(value) else f"{value[:80]!r} is no version"
 
 
-def _image(value: str) -> str | None:
+def image(value: str) -> str | None:
+    """Return why it is no image reference, None for one."""
     return None if _IMAGE.fullmatch(value) else f"{without_login(value)[:80]!r} is no image reference"
 
 
@@ -253,7 +254,7 @@ PROXY: Mapping[str, Check] = {
 }
 CLUSTER: Mapping[str, Check] = {
     "openshift_version": _version,
-    "ocp_release_image": _image,
+    "ocp_release_image": image,
     "base_dns_domain": domain,
     "ssh_public_key": ssh_keys,
     "pull_secret": pull_secret,

@@ -121,7 +121,7 @@ def test_arguments_that_do_not_fit_the_image_are_refused_once_it_is_known(
         before = minimal_kargs(before, url)
     room = 1139 - len("\n") - len(embed.operated(before, [{"operation": "append", "value": ""}]).encode())
     monkeypatch.setattr(payload, "cached", lambda *_: payload.Payload("4.18.0", {}, base))
-    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: url, lambda _: None)
+    maker = images.DiscoveryImages(lambda _: Settings(work_dir=tmp_path), "", lambda _: url, lambda _: None)
 
     def infra_env(length: int) -> InfraEnv:
         argument = KernelArgument(operation="append", value="é" + "x" * (length - 2))
@@ -143,7 +143,7 @@ def test_a_base_that_cannot_be_read_is_told_and_stops_no_other_registration(
     notes = {"release": "r", "version": "4.18.0", "images": {"AGENT_DOCKER_IMAGE": "a"}, "isos": {"x86_64": str(iso)}}
     settings = Settings(work_dir=tmp_path, release_image="r")
     write_whole(architectures.notes_file(settings), json.dumps(notes).encode())
-    maker = images.DiscoveryImages(lambda: settings, "", lambda _: "", lambda _: None)
+    maker = images.DiscoveryImages(lambda _: settings, "", lambda _: "", lambda _: None)
     maker.check(InfraEnv(id="x", name="x", type="full-iso"))
     arguments = [KernelArgument(operation="append", value="a")]
     with pytest.raises(BadRequest, match=r"^base ISO: .*my\.iso"):
@@ -160,7 +160,7 @@ def test_a_base_that_cannot_be_read_is_told_and_stops_no_other_registration(
 
 def test_only_an_infra_envs_own_older_images_go(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "cached", lambda *_: payload.Payload("4.18.0", {"AGENT_DOCKER_IMAGE": "x"}, base))
-    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
+    maker = images.DiscoveryImages(lambda _: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
     first, other = (InfraEnv(id=name, name=name, type="full-iso") for name in ("first", "other"))
     before, others = maker.file(first, "full.iso"), maker.file(other, "full.iso")
     (before.parent / ".full.iso.1").mkdir()
@@ -176,7 +176,7 @@ def test_only_an_infra_envs_own_older_images_go(tmp_path: Path, base: Path, monk
 
 def test_a_full_disk_is_no_fault_of_the_request(tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payload, "cached", lambda *_: payload.Payload("4.18.0", {"AGENT_DOCKER_IMAGE": "x"}, base))
-    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
+    maker = images.DiscoveryImages(lambda _: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
     (tmp_path / "images").write_bytes(b"")
     with pytest.raises(PrepareError, match="Not a directory"):
         maker.file(InfraEnv(id="x", name="x", type="full-iso"), "full.iso")
@@ -194,7 +194,7 @@ def test_arguments_are_utf_8_in_every_loader(base: Path) -> None:
 
 @pytest.mark.parametrize("text", [f"interfaces:\n{ETH0}{ETH1}", f"interfaces:\n{BOND}"])
 def test_nics_without_a_mapping_are_refused_where_images_are_made(world: World, tmp_path: Path, text: str) -> None:
-    maker = images.DiscoveryImages(lambda: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
+    maker = images.DiscoveryImages(lambda _: Settings(work_dir=tmp_path), "", lambda _: "", lambda _: None)
     body = decoded({"name": "x", "pull_secret": PULL_SECRET, **static(text)}, InfraEnvParams)
     with pytest.raises(BadRequest, match="mac-interface mapping for interface eth1 is missing"):
         infra_envs.register(world.engine, body, maker.check)

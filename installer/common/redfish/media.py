@@ -1,6 +1,6 @@
 """Virtual CD drives: where their resources are, which of them take a URL, and whether an image was really inserted.
 
-Its functions run within Service.call and raise sushy's errors, which that turns into ours.
+Its functions raise sushy's errors.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 import sushy
 
-from drivers.redfish import causes
-from drivers.redfish.service import Endpoint
+from installer.common.redfish import causes
+from installer.common.redfish.connection import Connection
 
 POLL_SECONDS = 0.5
 # An eject that is still under way makes inserts fail with 5xx, and is reported late (docs/bmcs.md, iDRAC).
@@ -42,8 +42,8 @@ class Drive(Protocol):
 class Standard:
     """A drive that is a VirtualMedia resource."""
 
-    def __init__(self, service: Endpoint, resource: Any) -> None:
-        self._service = service
+    def __init__(self, connection: Connection, resource: Any) -> None:
+        self._connection = connection
         self._resource = resource
         self.name = str(resource.identity)
 
@@ -54,11 +54,11 @@ class Standard:
 
     def insert(self, url: str) -> None:
         """Insert as Drive says; waits for a task."""
-        self._service.run_task(lambda: self._resource.insert_media(url))
+        self._connection.run_task(lambda: self._resource.insert_media(url))
 
     def eject(self) -> None:
         """Eject as Drive says; waits for a task."""
-        self._service.run_task(self._resource.eject_media)
+        self._connection.run_task(self._resource.eject_media)
 
 
 class RemoteImage:
@@ -114,7 +114,7 @@ class RemoteImage:
         self._system._conn.post(self._action()["target"], data={"FTSVirtualMediaAction": action})
 
 
-def drives(service: Endpoint, system: Any) -> list[Drive]:
+def drives(connection: Connection, system: Any) -> list[Drive]:
     """Return the virtual CD drives of a machine, under the System or its Manager, else the vendor's own."""
     for owner in _owners(system):
         try:
@@ -125,7 +125,7 @@ def drives(service: Endpoint, system: Any) -> list[Drive]:
         fit = [member for member in members if any(kind in (member.media_types or []) for kind in _MEDIA_TYPES)]
         if fit:
             # iDRAC 10 lists "2" before "1", and boots only from "1" (docs/bmcs.md).
-            return [Standard(service, member) for member in sorted(fit, key=lambda member: str(member.identity))]
+            return [Standard(connection, member) for member in sorted(fit, key=lambda member: str(member.identity))]
     own = RemoteImage.of(system)
     if own is None:
         raise sushy.exceptions.SushyError("it has no virtual CD drive: no virtual media for CDs at System or Manager")
@@ -136,8 +136,10 @@ def _owners(system: Any) -> Iterator[Any]:
     yield system
     try:
         yield from system.managers
-    except sushy.exceptions.SushyError:
-        return
+    except sushy.exceptions.SushyError as error:
+        # One that is only not ready may have a drive.
+        if causes.is_transient(error) or isinstance(error, sushy.exceptions.ConnectionError):
+            raise
 
 
 def inserted_url(cd_drives: list[Drive]) -> str | None:

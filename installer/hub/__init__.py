@@ -1,0 +1,1 @@
+"""The hub: clusters from custom resources, through the rendezvous service."""

@@ -1,0 +1,85 @@
+"""The command line of `node0 hub`; it loads quickly, since every start of node0 builds it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from installer.common import numbers
+
+Add = Callable[..., argparse.ArgumentParser]
+#: Resources that `wait-for` knows, with their short names.
+WAITED_FOR = {
+    "clusterdeployment": ("cd", "spec.installed is true"),
+    "agentclusterinstall": ("aci", "condition Completed is True"),
+    "infraenv": ("", "condition ImageCreated is True"),
+    "agent": ("", "condition Installed is True"),
+    "baremetalhost": ("bmh", "state provisioned"),
+}
+
+
+def add_commands(parent: Any, add: Add) -> None:
+    """Add the sub-commands to a sub-parsers object; `add` is the CLI's own way of making one."""
+    install = add(
+        parent,
+        "install",
+        "Prepare a cluster to be a hub: custom resource definitions, namespace node0-hub, roles",
+        epilog="What is there already and not of an earlier install is left as it is. Repeat it after an upgrade.",
+    )
+    run = add(
+        parent,
+        "run",
+        "Run the operator, which makes the cluster's custom resources true, until it is told to stop",
+        epilog=(
+            "DIR holds the operator's name and, unless --service names a running one, the rendezvous service\n"
+            "(DIR/service). Everything else is in the cluster: the operator can be started again at any time, and of\n"
+            "several one acts. Afterwards apply a pull secret, ClusterImageSet, ClusterDeployment,\n"
+            "AgentClusterInstall and InfraEnv, and see what becomes of them:\n"
+            "  node0 hub wait-for infraenv/NAME -n NAMESPACE\n"
+            "  node0 hub wait-for clusterdeployment/NAME -n NAMESPACE"
+        ),
+    )
+    run.add_argument("--listen", metavar="ADDRESS:PORT", help="where its own service listens: what the hosts reach")
+    run.add_argument("--service", metavar="URL", help="use this service (node0 service) in place of its own")
+    run.add_argument("--token", type=Path, metavar="FILE", help="with --service: its auth/user-token")
+    run.add_argument("--ca", type=Path, metavar="FILE", help="with --service: its tls/ca.crt (default: the system's)")
+    run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve metrics at http://ADDRESS:PORT/metrics")
+    uninstall = add(
+        parent,
+        "uninstall",
+        "Remove from a cluster what install has made",
+        epilog="Installed clusters are left alone. A definition that install did not make stays.",
+    )
+    uninstall.add_argument(
+        "--with-resources",
+        action="store_true",
+        help="also when there are custom resources, which are removed first (default: refuse)",
+    )
+    wait = add(
+        parent,
+        "wait-for",
+        "Follow a resource until it is done, or cannot go on by itself",
+        epilog="done means:\n"
+        + "".join(
+            f"  {name + (f' ({short})' if short else ''):<28} {text}\n" for name, (short, text) in WAITED_FOR.items()
+        )
+        + "exit codes: 0 done, 5 not done in time, 6 blocked: somebody has to change something, 8 interrupted",
+    )
+    wait.add_argument("resource", metavar="RESOURCE", help="kind and name, such as clusterdeployment/edge-1")
+    wait.add_argument("-n", "--namespace", default="default", help="its namespace (default: default)")
+    wait.add_argument(
+        "--timeout",
+        type=numbers.real_type(1, 30 * numbers.DAY, "seconds"),
+        default=5400.0,
+        metavar="SECONDS",
+        help="give up after this long (default: 90 minutes)",
+    )
+    for command in (install, run, uninstall, wait):
+        command.add_argument(
+            "--kubeconfig",
+            type=Path,
+            metavar="FILE",
+            help="of the hub's cluster (default: the service account of the pod that this runs in)",
+        )

@@ -1,0 +1,119 @@
+"""`status.hardware` of a BareMetalHost, from its BMC and from the inventory of an Agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sushy
+
+from installer.common.redfish.causes import is_transient
+
+Json = dict[str, Any]
+
+_ARCHITECTURES = {
+    sushy.PROCESSOR_ARCH_x86: "x86_64",
+    sushy.PROCESSOR_ARCH_ARM: "aarch64",
+}
+
+
+def from_redfish(system: Any) -> Json:
+    """Read the hardware that a BMC shows of a system of sushy's; parts that it does not show are left out.
+
+    Raises sushy's errors where the BMC as a whole does not answer.
+    """
+    memory = _shown(lambda: system.memory_summary)
+    processors = _shown(lambda: system.processors)
+    summary = _shown(lambda: processors.summary) if processors else None
+    disks = _shown(lambda: [_disk(drive) for storage in system.storage.get_members() for drive in storage.drives])
+    return _without_empty(
+        {
+            "systemVendor": {
+                "manufacturer": system.manufacturer,
+                "productName": system.json.get("Model"),
+                "serialNumber": system.serial_number,
+            },
+            "firmware": {"bios": {"version": system.bios_version}},
+            "ramMebibytes": int(memory.size_gib * 1024) if memory and memory.size_gib else None,
+            "cpu": {
+                "arch": _ARCHITECTURES.get(summary.architecture) if summary else None,
+                "count": summary.count if summary else None,
+            },
+            "nics": nics_of(system),
+            "storage": disks,
+        }
+    )
+
+
+def nics_of(system: Any) -> list[Json]:
+    """Return the NICs that a BMC shows of a system, often not all; raises as `from_redfish`."""
+    return [{"mac": mac.lower()} for mac in _shown(lambda: system.ethernet_interfaces.summary) or {}]
+
+
+def from_inventory(inventory: Mapping[str, Any], hostname: str = "") -> Json:
+    """Return the hardware of an Agent's inventory; a NIC once for each of its IP addresses, as Metal3 has it."""
+    cpu, vendor = inventory.get("cpu") or {}, inventory.get("systemVendor") or {}
+    return _without_empty(
+        {
+            "systemVendor": {name: vendor.get(name) for name in ("manufacturer", "productName", "serialNumber")},
+            "ramMebibytes": (inventory.get("memory") or {}).get("physicalBytes", 0) >> 20,
+            "cpu": {
+                "arch": cpu.get("architecture"), "count": cpu.get("count"), "model": cpu.get("modelName"),
+                "flags": cpu.get("flags"), "clockMegahertz": cpu.get("clockMegahertz"),
+            },
+            "nics": [nic for interface in inventory.get("interfaces") or () for nic in _nics(interface)],
+            "storage": [
+                {
+                    "name": disk.get("byPath") or disk.get("path"), "hctl": disk.get("hctl"),
+                    "model": disk.get("model"), "vendor": disk.get("vendor"), "sizeBytes": disk.get("sizeBytes"),
+                    "serialNumber": disk.get("serial"), "wwn": disk.get("wwn"),
+                    "rotational": str(disk.get("driveType", "")).upper() == "HDD",
+                }
+                for disk in inventory.get("disks") or ()
+            ],
+            "hostname": hostname or inventory.get("hostname"),
+        }
+    )  # fmt: skip
+
+
+def _nics(interface: Mapping[str, Any]) -> Iterable[Json]:
+    nic = {
+        "name": interface.get("name"),
+        "mac": interface.get("macAddress"),
+        "model": interface.get("vendor"),
+        "speedGbps": (interface.get("speedMbps") or 0) // 1000,
+    }
+    addresses = [*(interface.get("ipV6Addresses") or ()), *(interface.get("ipV4Addresses") or ())]
+    return [{**nic, "ip": address.split("/")[0]} for address in addresses] or [nic]
+
+
+def _disk(drive: Any) -> Json:
+    media_type = drive.json.get("MediaType")
+    return {
+        "name": drive.name, "model": drive.model, "vendor": drive.manufacturer, "serialNumber": drive.serial_number,
+        "sizeBytes": drive.capacity_bytes, "rotational": media_type == "HDD",
+        "type": media_type if media_type in ("HDD", "SSD") else None,
+    }  # fmt: skip
+
+
+def _shown(read: Any) -> Any:
+    """Read what a BMC may not have; of those that have not, some answer 500."""
+    try:
+        return read()
+    except sushy.exceptions.MissingAttributeError:
+        return None
+    except sushy.exceptions.HTTPError as error:
+        if isinstance(error, sushy.exceptions.AccessError) or is_transient(error):
+            raise
+        return None
+
+
+def _without_empty(members: Json) -> Json:
+    kept = {name: _trimmed(value) for name, value in members.items()}
+    return {name: value for name, value in kept.items() if value not in (None, "", 0, {}, [])}
+
+
+def _trimmed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _without_empty(value)
+    return [_trimmed(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,64 @@
+"""``node0 hub``: its options checked, and handed on."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from pathlib import Path
+
+from installer import logs
+from installer.dirlock import locked
+from installer.errors import ConfigError
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run a sub-command; returns the exit code. Raises InstallerError."""
+    if args.hub_command == "run":
+        return _run(args)
+    from installer.hub.kube.api import Api
+
+    api = Api.connect(args.kubeconfig)
+    if args.hub_command == "wait-for":
+        from installer.hub import waiting
+
+        return waiting.run(api, args.resource, args.namespace, args.timeout)
+    from installer.hub import setup
+
+    if args.hub_command == "install":
+        return setup.install(api)
+    return setup.uninstall(api, with_resources=args.with_resources)
+
+
+def _run(args: argparse.Namespace) -> int:
+    from installer.hub import operator
+    from installer.rendezvous.standalone import listening
+
+    problems = []
+    if args.service:
+        problems += ["--listen: not with --service"] if args.listen else []
+        problems += [] if args.token else ["--service: needs --token, the service's auth/user-token"]
+    else:
+        problems += [f"--{name}: only with --service" for name in ("token", "ca") if getattr(args, name)]
+        problems += [] if args.listen else ["needs --listen for a service of its own, or --service for a running one"]
+    for option in ("listen", "metrics"):
+        if getattr(args, option):
+            try:
+                listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
+            except ConfigError as error:
+                problems.append(str(error))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    metrics = listening(args.metrics, "--metrics", is_for_hosts=False) if args.metrics else None
+    directory: Path = args.dir
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
+    service: contextlib.AbstractContextManager[operator.ServiceAccess]
+    if args.service:
+        service = contextlib.nullcontext(operator.ServiceAccess(args.service, args.token, args.ca))
+    else:
+        service = operator.OwnService(directory.absolute() / "service", args.listen)
+    logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
+    with locked(directory):
+        return operator.run(directory, args.kubeconfig, service, metrics=metrics)

@@ -1,0 +1,1 @@
+"""Manifests of a hub: definitions of its custom resources, and what the operator may do."""

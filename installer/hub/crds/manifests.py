@@ -1,0 +1,40 @@
+"""The manifests that `node0 hub install` applies, read from data/.
+
+data/*.yaml are the definitions of the custom resources, one a file. Group, version, names, fields, validation, defaults
+and columns are the field's, so manifests written for openshift/assisted-service, openshift/hive and metal3-io apply
+unchanged; the texts are node0's. data/operator/*.yaml is what the operator runs as.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+from installer.common.formats import yamltext
+
+Json = dict[str, Any]
+NAMESPACE = "node0-hub"
+
+
+def definitions() -> list[Json]:
+    """Return the CustomResourceDefinitions, by the names of their files."""
+    return _documents("data")
+
+
+def operator_objects(namespace: str = NAMESPACE) -> list[Json]:
+    """Return namespace, service account, roles and their bindings in the order in which they are made."""
+    objects = _documents("data/operator")
+    for obj in objects:
+        if obj["kind"] == "Namespace":
+            obj["metadata"]["name"] = namespace
+        elif not obj["kind"].startswith("Cluster"):
+            obj["metadata"]["namespace"] = namespace
+        for subject in obj.get("subjects", ()):
+            subject["namespace"] = namespace
+    return objects
+
+
+def _documents(folder: str) -> list[Json]:
+    place = resources.files(__package__ or "").joinpath(folder)
+    files = sorted((file for file in place.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
+    return [document for file in files for document in yamltext.load_all(file.read_text())]

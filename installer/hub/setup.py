@@ -1,0 +1,139 @@
+"""``node0 hub install`` and ``uninstall``: the hub's definitions and roles in a cluster, marked as made by node0."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from installer.errors import InstallerError
+from installer.hub.crds.manifests import definitions, operator_objects
+from installer.hub.kube.api import Api, Conflict, NotFound
+from installer.hub.kube.kinds import CRD, CUSTOM, NAMESPACE, Json, Kind, key_of, labels_of
+
+log = logging.getLogger("installer.hub")
+MANAGED_BY, NODE0 = "app.kubernetes.io/managed-by", "node0-hub"
+_RBAC = ("rbac.authorization.k8s.io", "v1")
+KINDS = {
+    kind.name: kind
+    for kind in (
+        CRD,
+        NAMESPACE,
+        Kind("", "v1", "serviceaccounts", "ServiceAccount"),
+        Kind(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),
+        Kind(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Kind(*_RBAC, "roles", "Role"),
+        Kind(*_RBAC, "rolebindings", "RoleBinding"),
+    )
+}
+# In which definitions are to be served (s).
+_ESTABLISHED_SECONDS = 60.0
+
+
+class SetupError(InstallerError):
+    """The cluster cannot be prepared, or not cleared."""
+
+
+def manifests() -> list[tuple[Kind, Json]]:
+    """Return the objects of an installation: namespace and definitions first."""
+    found = [*operator_objects(), *definitions()]
+    order = list(KINDS)
+    return sorted(((KINDS[item["kind"]], item) for item in found), key=lambda pair: order.index(pair[0].name))
+
+
+def is_ours(obj: Json) -> bool:
+    """Return whether an installation has made the object."""
+    return labels_of(obj).get(MANAGED_BY) == NODE0
+
+
+def install(api: Api) -> int:
+    """Make what is missing, and bring up to date what an earlier install made. Raises KubeError, SetupError."""
+    for kind, obj in manifests():
+        metadata = obj["metadata"]
+        wanted = obj | {"metadata": metadata | {"labels": (metadata.get("labels") or {}) | {MANAGED_BY: NODE0}}}
+        try:
+            api.create(kind, wanted)
+            log.info("%s %s: made", kind.name, key_of(obj))
+        except Conflict:
+            _update(api, kind, wanted)
+    _wait_established(api)
+    log.info("the cluster is ready for node0 hub run")
+    return 0
+
+
+def _update(api: Api, kind: Kind, wanted: Json) -> None:
+    key = key_of(wanted)
+    old = api.get(kind, key)
+    if old is None:
+        raise SetupError(f"{kind.name} {key} was removed meanwhile: try again")
+    if not is_ours(old):
+        log.warning("%s %s: is there already and not of node0, left as it is", kind.name, key)
+        return
+    # Members that the cluster has added, such as a service account's tokens, stay.
+    metadata: dict[str, Any] = old["metadata"] | {"labels": {**labels_of(old), **labels_of(wanted)}}
+    new = api.update(kind, {**old, **wanted, "metadata": metadata})
+    changed = new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
+    log.info("%s %s: %s", kind.name, key, "brought up to date" if changed else "unchanged")
+
+
+def _wait_established(api: Api) -> None:
+    deadline = time.monotonic() + _ESTABLISHED_SECONDS
+    for kind in CUSTOM:
+        while True:
+            try:
+                api.list(kind)
+                break
+            except NotFound:
+                if time.monotonic() > deadline:
+                    name = f"{kind.plural}.{kind.group}"
+                    raise SetupError(
+                        f"{name} is not served after {_ESTABLISHED_SECONDS:.0f} s: see kubectl describe crd {name}"
+                    ) from None
+                time.sleep(0.5)
+
+
+def uninstall(api: Api, *, with_resources: bool) -> int:
+    """Remove what install made. Refuses while there are custom resources, unless told to remove them as well.
+
+    Raises KubeError, SetupError.
+    """
+    ours = [(kind, obj) for kind, obj in _installed(api) if is_ours(obj)]
+    definitions = {key_of(obj).name for kind, obj in ours if kind is CRD}
+    custom = [kind for kind in CUSTOM if f"{kind.plural}.{kind.group}" in definitions]
+    left = [(kind, obj) for kind in custom for obj in _list(api, kind)]
+    if left and not with_resources:
+        names = ", ".join(f"{kind.name} {key_of(obj)}" for kind, obj in left[:10])
+        more = f" and {len(left) - 10} more" if len(left) > 10 else ""
+        raise SetupError(f"there are custom resources, nothing was removed: {names}{more} (--with-resources)")
+    for kind, obj in left:
+        # The operator that would answer to their finalizers goes as well.
+        if obj["metadata"].get("finalizers"):
+            api.patch(kind, key_of(obj), {"metadata": {"finalizers": None}})
+        api.delete(kind, key_of(obj))
+        log.info("%s %s: removed", kind.name, key_of(obj))
+    for kind, obj in reversed(ours):
+        api.delete(kind, key_of(obj))
+        log.info("%s %s: removed", kind.name, key_of(obj))
+    _wait_gone(api, [(kind, obj) for kind, obj in ours if kind is CRD])
+    return 0
+
+
+def _wait_gone(api: Api, objects: list[tuple[Kind, Json]]) -> None:
+    """Wait until definitions are gone, as a new installation could not take the place of one that is just going."""
+    deadline = time.monotonic() + _ESTABLISHED_SECONDS
+    while left := [key_of(obj).name for kind, obj in objects if api.get(kind, key_of(obj)) is not None]:
+        if time.monotonic() > deadline:
+            raise SetupError(f"still there after {_ESTABLISHED_SECONDS:.0f} s: {', '.join(left)}")
+        time.sleep(0.5)
+
+
+def _installed(api: Api) -> list[tuple[Kind, Json]]:
+    found = ((kind, api.get(kind, key_of(obj))) for kind, obj in manifests())
+    return [(kind, obj) for kind, obj in found if obj is not None]
+
+
+def _list(api: Api, kind: Kind) -> list[Json]:
+    try:
+        return api.list(kind)[0]
+    except NotFound:
+        return []

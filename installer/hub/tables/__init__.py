@@ -1,0 +1,1 @@
+"""Tables of conditions: pure functions of objects and the service's state, a file a resource."""

@@ -1,0 +1,1 @@
+"""Kits for tests of the hub."""

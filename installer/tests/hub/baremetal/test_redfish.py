@@ -1,0 +1,109 @@
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from installer.hub.baremetal.address import parse
+from installer.hub.baremetal.provisioner import Account, Busy, Done, Failed, Power
+from installer.hub.baremetal.redfish import RedfishMachine
+from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
+from installer.testing.service.rendezvous_kit import free_port
+
+pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+
+
+@pytest.fixture(scope="module")
+def bmc(tmp_path_factory):
+    with emulated_bmc(tmp_path_factory.mktemp("bmc")) as running:
+        yield running
+
+
+@pytest.fixture
+def iso(tmp_path):
+    with served_iso(tmp_path) as url:
+        yield url
+
+
+def machine(address, password=PASSWORD):
+    return RedfishMachine(parse(address), Account(USER, password), verify=False)
+
+
+def finished(act, seconds=30.0):
+    """Call until it is no longer busy, and return the outcome with the reasons for which it was."""
+    deadline, reasons = time.monotonic() + seconds, []
+    while isinstance(outcome := act(), Busy):
+        reasons.append(outcome.why)
+        assert time.monotonic() < deadline, reasons
+        time.sleep(min(outcome.seconds, 0.2))
+    return outcome, reasons
+
+
+def test_a_machine_from_its_registration_to_its_end(bmc, iso):
+    machine = bmc.machine(verify=bmc.ca)
+    assert machine.register() == Done(powered=False, health="OK", hardware={"nics": [{"mac": MAC}]})
+    hardware = machine.inspect().hardware
+    assert hardware["nics"] == [{"mac": MAC}]
+    assert hardware["systemVendor"]["manufacturer"] == "Sushy Emulator"
+    assert machine.prepare() == Done()
+    # An order that is carried out later, when the ISO may be in: the machine would run, and not have booted it.
+    assert isinstance(machine.power(Power.ON), Busy)
+    outcome, reasons = finished(lambda: machine.provision(iso))
+    assert outcome == Done(powered=True)
+    orders = [reason.split(",")[0] for reason in reasons]
+    assert list(dict.fromkeys(orders))[:3] == ["power on", "power off", "the ISO is in the drive"]
+    # Another process that knows nothing of it, after a SIGKILL, sees that it is done.
+    assert bmc.machine().provision(iso) == Done(powered=True)
+    assert finished(machine.deprovision)[0] == Done(powered=False)
+    assert finished(lambda: machine.power(Power.SHUT_DOWN))[0].powered is False
+    assert machine.delete() == Done()
+
+
+def test_refusals_say_why_and_hold_no_secret(bmc, caplog):
+    there, nobody = f"https://127.0.0.1:{bmc.port}", f"redfish+http://127.0.0.1:{free_port()}"
+    seen = {
+        "refuses the account (401)": bmc.machine(password="wrong-Pa55").register(),
+        "its certificate is not accepted": bmc.machine(verify=True).register(),
+        "404": machine(f"redfish+{there}/redfish/v1/Systems/other").register(),
+        "connection refused": machine(nobody).register(),
+        "Connection": machine(f"redfish+http://127.0.0.1:{bmc.port}").register(),
+        "boot the ISO": finished(lambda: bmc.machine().provision(f"http://127.0.0.1:{free_port()}/key=hid"))[0],
+    }
+    for expected, outcome in seen.items():
+        assert isinstance(outcome, Failed)
+        assert outcome.message.startswith("BMC http")
+        assert expected in outcome.message
+        assert "\n" not in outcome.message
+    for secret in ("Pa55", "hid"):
+        assert secret not in f"{seen}{caplog.text}"
+
+
+def test_503_passes_and_silence_has_an_end(monkeypatch):
+    monkeypatch.setattr("installer.hub.baremetal.redfish.ANSWER_SECONDS", 0.3)
+    silent = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if silent.is_set():
+                time.sleep(1.0)
+            with suppress(OSError):
+                self.send_error(503)
+
+        def log_message(self, *_):
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        bmc = machine(f"redfish+http://127.0.0.1:{server.server_port}")
+        busy = bmc.register()
+        silent.set()
+        dead = bmc.register()
+        server.shutdown()
+    assert (busy.passing, dead.passing) == (True, False)
+    assert "does not answer" in dead.message
+
+
+def test_who_holds_an_account_shows_none():
+    account = Account(USER, PASSWORD)
+    assert PASSWORD not in f"{account!r}{RedfishMachine(parse('redfish://bmc'), account)!r}"

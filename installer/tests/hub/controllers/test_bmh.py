@@ -1,0 +1,221 @@
+"""BareMetalHosts from their creation on, before an API server in memory and a BMC that is not ours."""
+
+import base64
+import json
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from installer.assisted.auth import Scheme
+from installer.assisted.endpoint import endpoint
+from installer.hub.controllers.bmh import BareMetalHostController
+from installer.hub.kube.kinds import AGENT, BARE_METAL_HOST, EVENT, HARDWARE_DATA, INFRA_ENV, SECRET, Key
+from installer.hub.kube.manager import Manager
+from installer.hub.operator import KINDS
+from installer.hub.service import HubClient
+from installer.testing.hub.apiserver import api_server
+from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
+from installer.testing.service.rendezvous_kit import free_port, wait_for
+
+pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+LABELS = {"infraenvs.agent-install.openshift.io": "env"}
+BMAC = "bmac.agent-install.openshift.io"
+
+
+@pytest.fixture(scope="module")
+def bmc(tmp_path_factory):
+    with emulated_bmc(tmp_path_factory.mktemp("bmc")) as running:
+        yield running
+
+
+@pytest.fixture
+def iso(tmp_path):
+    with served_iso(tmp_path) as url:
+        yield url
+
+
+@contextmanager
+def operator(server):
+    """Run the controller, as a process of its own would."""
+    stop, api = threading.Event(), server.api()
+    client = HubClient(endpoint(f"http://127.0.0.1:{free_port()}/"), Scheme.USER, "token")
+    manager = Manager(api, client, KINDS)
+    thread = threading.Thread(target=manager.run, args=([BareMetalHostController(manager.hub)], stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(15)
+
+
+@pytest.fixture
+def server():
+    with api_server() as running:
+        yield running
+
+
+@pytest.fixture
+def api(server):
+    with operator(server):
+        api = server.api()
+        yield api
+        api.close()
+
+
+def secret(api, name="login", password=PASSWORD):
+    words = {"username": USER, "password": password}
+    data = {key: base64.b64encode(word.encode()).decode() for key, word in words.items()}
+    return api.create(SECRET, SECRET.new(Key("ns", name), data=data))
+
+
+def host(api, bmc, name="a", *, labels=None, annotations=None, **spec):
+    spec = {
+        "online": True, "bootMACAddress": MAC.upper(), "inspectionMode": "disabled",
+        "bmc": {"address": bmc.address(), "credentialsName": "login", "disableCertificateVerification": True}, **spec,
+    }  # fmt: skip
+    obj = BARE_METAL_HOST.new(Key("ns", name), spec=spec)
+    obj["metadata"] |= {"labels": labels or {}, "annotations": annotations or {}}
+    return api.create(BARE_METAL_HOST, obj)
+
+
+def infra_env(api):
+    return api.create(INFRA_ENV, INFRA_ENV.new(Key("ns", "env"), spec={}))
+
+
+def made(api, env, url):
+    condition = {"type": "ImageCreated", "status": "True"}
+    api.update_status(INFRA_ENV, {**env, "status": {"isoDownloadURL": url, "conditions": [condition]}})
+
+
+def seen(api, name="a"):
+    """Return state, errorType and conditions of a host."""
+    obj = api.get(BARE_METAL_HOST, Key("ns", name)) or {}
+    status = obj.get("status") or {}
+    reasons = {item["type"]: item["reason"] for item in status.get("conditions", [])}
+    return (status.get("provisioning") or {}).get("state"), status.get("errorType"), reasons
+
+
+def until(api, state, name="a", error=None, seconds=40.0):
+    wait_for(f"{name} {state} {error}", lambda: seen(api, name)[:2] == (state, error), seconds)
+    return api.get(BARE_METAL_HOST, Key("ns", name))
+
+
+def agent(api, name="agent-0", stage="", bound=""):
+    disks = [
+        {"id": f"/dev/disk/by-id/{name}", "path": f"/dev/{name}", "serial": name, "driveType": "SSD",
+         "installationEligibility": {"eligible": True}} for name in ("sda", "sdb")
+    ]  # fmt: skip
+    inventory = {"hostname": "master-0", "interfaces": [{"name": "eth0", "macAddress": MAC}], "disks": disks}
+    obj = api.get(AGENT, Key("ns", name)) or api.create(AGENT, AGENT.new(Key("ns", name), spec={"approved": False}))
+    conditions = [{"type": "Bound", "status": "False", "reason": bound}] if bound else []
+    status = {"inventory": inventory, "progress": {"currentStage": stage}, "conditions": conditions}
+    return api.update_status(AGENT, {**obj, "status": status})
+
+
+def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
+    annotations = {
+        f"{BMAC}/role": "master", f"{BMAC}.node-label.zone": "x", f"{BMAC}.agent-label.site": "y",
+        f"{BMAC}/cluster-reference": "other/cluster",
+    }  # fmt: skip
+    host(api, bmc, labels=LABELS, annotations=annotations, rootDeviceHints={"serialNumber": "sdb"})
+    until(api, "registering", error="registration error")
+    assert "Secret login is not in namespace ns" in api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["errorMessage"]
+    env = infra_env(api)
+    secret(api)
+    until(api, "available")
+    made(api, env, iso)
+    booted = until(api, "provisioned")
+    assert booted["spec"]["image"] == {"url": iso, "format": "live-iso"}
+    assert booted["spec"]["automatedCleaningMode"] == "disabled"
+    assert booted["status"]["poweredOn"] is True
+    assert seen(api)[2] == {
+        "Manageable": "Manageable", "AvailableForProvisioning": "NotAvailable", "Provisioned": "Provisioned",
+        "Ready": "Provisioned", "Progressing": "NotProgressing", "Healthy": "Healthy",
+    }  # fmt: skip
+    agent(api)
+    paired = wait_for("approval", lambda: (obj := api.get(AGENT, Key("ns", "agent-0")))["spec"]["approved"] and obj)
+    assert paired["spec"] == {
+        "approved": True, "role": "master", "installation_disk_id": "/dev/disk/by-id/sdb", "nodeLabels": {"zone": "x"},
+        "clusterDeploymentName": {"namespace": "other", "name": "cluster"},
+    }  # fmt: skip
+    assert paired["metadata"]["labels"] == {"agent-install.openshift.io/bmh": "a", "site": "y"}
+    wait_for("hardware", lambda: api.get(HARDWARE_DATA, Key("ns", "a")))
+    agent(api, stage="Rebooting")
+    paused = "baremetalhost.metal3.io/paused"
+    wait_for("pause", lambda: paused in api.get(BARE_METAL_HOST, Key("ns", "a"))["metadata"]["annotations"])
+    detached = api.get(BARE_METAL_HOST, Key("ns", "a"))
+    assert detached["status"]["operationalStatus"] == "detached"
+    status = json.loads(detached["metadata"]["annotations"]["baremetalhost.metal3.io/status"])
+    assert status["provisioning"]["state"] == "provisioned"
+    # Its host was unbound after the installation: discovery again.
+    agent(api, bound="UnbindingPendingUserAction")
+    wait_for("deprovisioning", lambda: "Deprovisioning" in seen(api)[2].values())
+    agent(api)
+    again = until(api, "provisioned")
+    assert not again["metadata"]["annotations"].keys() & {paused, "baremetalhost.metal3.io/detached"}
+    api.delete(BARE_METAL_HOST, Key("ns", "a"))
+    wait_for("deletion", lambda: api.get(BARE_METAL_HOST, Key("ns", "a")) is None)
+    assert bmc.machine().register().powered is False
+    written = json.dumps(
+        [obj for kind in server.store.objects if kind is not SECRET for obj in server.store.objects[kind].values()]
+    )
+    assert PASSWORD not in written
+    reasons = {event["reason"] for event in api.list(EVENT, "ns")[0]}
+    assert {"BMCCredentialError", "Registered", "ProvisioningStarted", "DeprovisioningComplete"} <= reasons
+
+
+def test_corrected_credentials_end_the_error_at_once(api, bmc):
+    """Though the next try is minutes away after as many errors."""
+    old = secret(api, password="wrong")
+    host(api, bmc)
+    until(api, "registering", error="registration error")
+    assert "refuses the account" in api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["errorMessage"]
+    failed = api.get(BARE_METAL_HOST, Key("ns", "a"))
+    api.update_status(BARE_METAL_HOST, failed | {"status": failed["status"] | {"errorCount": 9}})
+    data = old["data"] | {"password": base64.b64encode(PASSWORD.encode()).decode()}
+    api.patch(SECRET, Key("ns", "login"), {"data": data})
+    until(api, "available", seconds=8)
+
+
+def test_a_mac_that_is_on_no_nic_is_said_though_the_host_boots(api, bmc, iso):
+    secret(api)
+    made(api, infra_env(api), iso)
+    host(api, bmc, labels=LABELS, bootMACAddress="02:00:00:00:00:01")
+    until(api, "available")
+    [ready] = [
+        item for item in api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["conditions"] if item["type"] == "Ready"
+    ]
+    assert ready["reason"] == "Error"
+    assert f"02:00:00:00:00:01, by which its Agent is found, is on none of its NICs: {MAC}" in ready["message"]
+
+
+def test_two_hosts_with_one_mac_both_say_so_until_there_is_one(api, bmc):
+    secret(api)
+    host(api, bmc, "a")
+    until(api, "available")
+    host(api, bmc, "b", bootMACAddress=MAC)
+    until(api, "registering", "b", error="registration error")
+    first = until(api, "available", "a", error="registration error")
+    assert "is also that of BareMetalHost b" in first["status"]["errorMessage"]
+    api.delete(BARE_METAL_HOST, Key("ns", "b"))
+    until(api, "available", "a", seconds=8)
+
+
+def test_an_operator_that_was_killed_goes_on_where_the_host_is(server, bmc, iso):
+    api = server.api()
+    secret(api)
+    with operator(server):
+        host(api, bmc, image={"url": iso, "format": "live-iso"})
+        until(api, "provisioning")
+    with operator(server):
+        until(api, "provisioned")
+        api.patch(BARE_METAL_HOST, Key("ns", "a"), {"metadata": {"annotations": {"reboot.metal3.io": ""}}})
+        reboots = "reboot.metal3.io"
+        wait_for("off", lambda: not api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["poweredOn"])
+        wait_for("on", lambda: api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["poweredOn"])
+        assert reboots not in api.get(BARE_METAL_HOST, Key("ns", "a"))["metadata"]["annotations"]
+        api.patch(BARE_METAL_HOST, Key("ns", "a"), {"spec": {"image": None}})
+        until(api, "available")
+    api.close()
