@@ -95,7 +95,7 @@ def test_the_feed_forgets_what_was_removed_long_ago_and_says_so(
     world = World(tmp_path)
     kept = [sent_kit.register_infra_env(world.engine, {"name": "e", "pull_secret": PULL_SECRET}).id for _ in range(6)]
     _, before = world.store.changes("")
-    marks = []
+    marks: list[str] = []
     for identity in kept[:5]:
         marks.append(world.store.changes(marks[-1] if marks else before)[1])
         infra_envs.delete(world.engine, identity)
