@@ -33,6 +33,7 @@ from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
 from installer.hub.kube.lease import Leader
 from installer.hub.kube.manager import Controller, Hub, Manager
+from installer.hub.metrics import served
 from installer.hub.service import HubClient
 
 log = logging.getLogger("node0-hub")
@@ -143,8 +144,17 @@ def identity(directory: Path) -> str:
         return name
 
 
-def run(directory: Path, kubeconfig: Path | None, service: contextlib.AbstractContextManager[ServiceAccess]) -> int:
-    """Run until SIGTERM or SIGINT. Raises InstallerError for what cannot be used."""
+def run(
+    directory: Path,
+    kubeconfig: Path | None,
+    service: contextlib.AbstractContextManager[ServiceAccess],
+    *,
+    metrics: tuple[str, int] | None = None,
+) -> int:
+    """Run until SIGTERM or SIGINT; ``metrics``: address and port to serve them at.
+
+    Raises InstallerError for what cannot be used.
+    """
     name = identity(directory)
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
@@ -152,7 +162,8 @@ def run(directory: Path, kubeconfig: Path | None, service: contextlib.AbstractCo
         api = Api.connect(kubeconfig, may_write=leader.is_leading)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)
-        manager.run([make(manager.hub) for make in CONTROLLERS], stop)
+        with served(manager, leader.is_leading, metrics) if metrics else contextlib.nullcontext():
+            manager.run([make(manager.hub) for make in CONTROLLERS], stop)
     log.info("ended")
     return 0
 

@@ -15,27 +15,10 @@ from installer.hub.kube.lease import Leader
 from installer.hub.kube.manager import Hub, Manager, Retry
 from installer.hub.service import Changes, MarkTooOld
 from installer.testing.hub.apiserver import api_server, until
+from installer.testing.hub.feed_kit import ScriptedService
 
 A, B = Key("n", "a"), Key("n", "b")
 LEASE_KEY = Key("node0-hub", "node0-hub")
-
-
-class Service:
-    """A feed whose answers a test decides; then it stays silent."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers)
-        self.marks = []
-
-    def changes(self, mark, seconds):
-        self.marks.append(mark)
-        if not self.answers:
-            time.sleep(0.05)
-            return Changes([], mark)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
 
 
 class Counting:
@@ -66,7 +49,7 @@ class Counting:
 
 @contextmanager
 def managed(server, service=None, leader=None, raises=None):
-    manager = Manager(server.api(), service or Service(), (INFRA_ENV, SECRET), leader)
+    manager = Manager(server.api(), service or ScriptedService(), (INFRA_ENV, SECRET), leader)
     controller, stop = Counting(manager.hub, raises), threading.Event()
     thread = threading.Thread(target=manager.run, args=([controller], stop))
     thread.start()
@@ -153,7 +136,7 @@ def test_what_is_written_is_in_the_cache_at_once_and_the_same_again_is_no_reques
 
 def test_the_feed_goes_on_from_its_mark_and_begins_anew_when_that_is_too_old(server):
     change = {"kind": "infra_env", "id": "b"}
-    service = Service(
+    service = ScriptedService(
         Changes([change], "1"),
         ClientError("GET /changes", None, "away"),
         Changes([], "2"),
@@ -177,7 +160,7 @@ def test_the_end_waits_for_what_is_under_way_and_gives_the_lease_back(server):
             time.sleep(0.3)
             ended.append(key)
 
-    manager = Manager(server.api(), Service(), (INFRA_ENV, SECRET), leader)
+    manager = Manager(server.api(), ScriptedService(), (INFRA_ENV, SECRET), leader)
     controller, stop = Slow(manager.hub), threading.Event()
     thread = threading.Thread(target=manager.run, args=([controller], stop))
     thread.start()
