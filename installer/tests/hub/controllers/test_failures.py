@@ -8,8 +8,6 @@ from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
-    INFRA_ENV,
-    Key,
     annotations_of,
     uid_of,
 )
@@ -41,8 +39,10 @@ def test_a_preparation_that_fails_is_repeated_after_pauses_and_counted(world, mo
         found = json.loads(annotations_of(world.get(ACI, key)).get(ATTEMPTS) or "{}")
         return found.get("count", 0)
 
+    cluster_id = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
     world.poll_until(key, [machine], lambda: attempts() == 2)
-    world.poll_until(key, [machine], lambda: world.reason(ACI, key, "Completed") == "False InstallationNotStarted")
+    for status in ("preparing-for-installation", "ready"):
+        world.poll_until(key, [machine], lambda status=status: world.user.cluster(cluster_id)["status"] == status)
     # The pause before the third is 4 s: nothing happens for most of it, and then it is.
     assert attempts() == 2
     machine.images = "success"
@@ -117,5 +117,3 @@ def test_operators_that_are_killed_at_any_time_finish_an_installation_between_th
     wait_until("rest", lambda: all(len(runner.queue) == 0 for runner in world.manager.runners), True)
     now = [path for method, path in world.server.requests if method != "GET"]
     assert now[written:] == []
-    world.api.delete(INFRA_ENV, key)
-    world.gone((INFRA_ENV, key), (AGENT, Key(key.namespace, machine.id)))
