@@ -32,6 +32,7 @@ from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, 
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.testing.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
+from scenarios.testing.hub import install_by_hub, operator
 from scenarios.testing.livelog import LiveLog
 from scenarios.testing.results import Results
 from scenarios.testing.service import Discovered, install_discovered, service_alone
@@ -359,14 +360,17 @@ def _shared(request: pytest.FixtureRequest, kind: type[T], make: Callable[[ExitS
 
 @pytest.fixture
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
-    """Provide an installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise
-    with a scenario id."""
+    """Provide an installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered, with
+    a hub a HubInstalled. Parametrise with a scenario id."""
     scenario_id, lab_id = str(request.param), request.config.getoption("--lab")
     row = row_of(scenario_id)
 
     def make(labs: ExitStack) -> Installation:
         if lab_id:
             return _installed_already(request, lab_id, chosen.subject)
+        if row is not None and "hub" in row.variants:
+            deployment = labs.enter_context(_deployed(request, chosen))
+            return install_by_hub(deployment, labs.enter_context(operator(deployment)))
         if row is not None and row.boot == "discovery-iso":
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)

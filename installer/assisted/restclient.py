@@ -45,6 +45,11 @@ class RestClient:
         return f"{type(self).__name__}({self._transport.endpoint.url})"
 
     @property
+    def url(self) -> str:
+        """The service's address."""
+        return self._transport.endpoint.url
+
+    @property
     def is_connected(self) -> bool:
         """Return whether a connection is kept for the next request."""
         return self._transport.is_connected

@@ -40,8 +40,15 @@ def _run(args: argparse.Namespace) -> int:
     else:
         problems += [f"--{name}: only with --service" for name in ("token", "ca") if getattr(args, name)]
         problems += [] if args.listen else ["needs --listen for a service of its own, or --service for a running one"]
+    for option in ("listen", "metrics"):
+        if getattr(args, option):
+            try:
+                listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
+            except ConfigError as error:
+                problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
+    metrics = listening(args.metrics, "--metrics", is_for_hosts=False) if args.metrics else None
     directory: Path = args.dir
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -51,8 +58,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.service:
         service = contextlib.nullcontext(operator.ServiceAccess(args.service, args.token, args.ca))
     else:
-        listening(args.listen)
         service = operator.OwnService(directory.absolute() / "service", args.listen)
     logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
     with locked(directory):
-        return operator.run(directory, args.kubeconfig, service)
+        return operator.run(directory, args.kubeconfig, service, metrics=metrics)

@@ -23,18 +23,30 @@ from installer.assisted.endpoint import endpoint
 from installer.common.inputs import read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
+from installer.hub.controllers.agent import AgentController
 from installer.hub.controllers.bmh import BareMetalHostController
+from installer.hub.controllers.classification import ClassificationController
+from installer.hub.controllers.cluster import ClusterController
+from installer.hub.controllers.deployment import DeploymentController
 from installer.hub.controllers.infraenv import InfraEnvController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
 from installer.hub.kube.lease import Leader
 from installer.hub.kube.manager import Controller, Hub, Manager
+from installer.hub.metrics import served
 from installer.hub.service import HubClient
 
 log = logging.getLogger("node0-hub")
 NAMESPACE = "node0-hub"
 KINDS = (*CUSTOM, CONFIG_MAP, SECRET)
-CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (InfraEnvController, BareMetalHostController)
+CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
+    BareMetalHostController,
+    InfraEnvController,
+    DeploymentController,
+    ClusterController,
+    AgentController,
+    ClassificationController,
+)
 # Of the service's process (s): until it has made its certificates and tokens, until it has ended.
 _START_SECONDS, _END_SECONDS = 120.0, 30.0
 # Between two starts of a service that has ended (s).
@@ -44,19 +56,19 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class ServiceAccess:
-    """A running service: ``token`` and ``ca`` are files, ``ca`` None for one of the system's CAs."""
+    """A running service: its CA is one of the system's where ``ca_file`` is None."""
 
     url: str
-    token: Path
-    ca: Path | None
+    token_file: Path
+    ca_file: Path | None
 
     def client(self) -> HubClient:
         """Return a client of it. Raises ConfigError, ClientError."""
         try:
-            token = read_text(self.token).strip()
+            token = read_text(self.token_file).strip()
         except (OSError, ValueError) as error:
-            raise ConfigError(f"--token {self.token}: cannot be read: {error}") from None
-        return HubClient(endpoint(self.url, ca_file=self.ca), Scheme.USER, token)
+            raise ConfigError(f"--token {self.token_file}: cannot be read: {error}") from None
+        return HubClient(endpoint(self.url, ca_file=self.ca_file), Scheme.USER, token)
 
 
 class OwnService:
@@ -93,11 +105,12 @@ class OwnService:
 
     def _wait_for_files(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        while not self.access.token.is_file() or (self.access.ca is not None and not self.access.ca.is_file()):
+        files = [path for path in (self.access.token_file, self.access.ca_file) if path]
+        while not all(path.is_file() for path in files):
             if not self._thread.is_alive():
                 raise ConfigError("the service did not start: see its message above")
             if time.monotonic() > deadline:
-                raise ConfigError(f"the service has made no {self.access.token} in {_START_SECONDS:.0f} s")
+                raise ConfigError(f"the service has made no {self.access.token_file} in {_START_SECONDS:.0f} s")
             self._stop.wait(0.1)
 
     def _run(self) -> None:
@@ -109,7 +122,7 @@ class OwnService:
             if self._stop.is_set():
                 return
             lasted = time.monotonic() - began
-            if lasted < _LAST_WAIT and not self.access.token.is_file():
+            if lasted < _LAST_WAIT and not self.access.token_file.is_file():
                 return  # it never ran
             wait = _FIRST_WAIT if lasted > _LAST_WAIT else min(wait * 2, _LAST_WAIT)
             log.error("the service has ended with %d; it is started again in %.0f s", code, wait)
@@ -131,8 +144,17 @@ def identity(directory: Path) -> str:
         return name
 
 
-def run(directory: Path, kubeconfig: Path | None, service: contextlib.AbstractContextManager[ServiceAccess]) -> int:
-    """Run until SIGTERM or SIGINT. Raises InstallerError for what cannot be used."""
+def run(
+    directory: Path,
+    kubeconfig: Path | None,
+    service: contextlib.AbstractContextManager[ServiceAccess],
+    *,
+    metrics: tuple[str, int] | None = None,
+) -> int:
+    """Run until SIGTERM or SIGINT; ``metrics``: address and port to serve them at.
+
+    Raises InstallerError for what cannot be used.
+    """
     name = identity(directory)
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
@@ -140,7 +162,8 @@ def run(directory: Path, kubeconfig: Path | None, service: contextlib.AbstractCo
         api = Api.connect(kubeconfig, may_write=leader.is_leading)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)
-        manager.run([make(manager.hub) for make in CONTROLLERS], stop)
+        with served(manager, leader.is_leading, metrics) if metrics else contextlib.nullcontext():
+            manager.run([make(manager.hub) for make in CONTROLLERS], stop)
     log.info("ended")
     return 0
 

@@ -69,8 +69,9 @@ def _update(api: Api, kind: Kind, wanted: Json) -> None:
     if not is_ours(old):
         log.warning("%s %s: is there already and not of node0, left as it is", kind.name, key)
         return
-    metadata: dict[str, Any] = wanted["metadata"] | {"resourceVersion": old["metadata"]["resourceVersion"]}
-    new = api.update(kind, wanted | {"metadata": metadata})
+    # Members that the cluster has added, such as a service account's tokens, stay.
+    metadata: dict[str, Any] = old["metadata"] | {"labels": {**labels_of(old), **labels_of(wanted)}}
+    new = api.update(kind, {**old, **wanted, "metadata": metadata})
     changed = new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
     log.info("%s %s: %s", kind.name, key, "brought up to date" if changed else "unchanged")
 
@@ -113,7 +114,17 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
     for kind, obj in reversed(ours):
         api.delete(kind, key_of(obj))
         log.info("%s %s: removed", kind.name, key_of(obj))
+    _wait_gone(api, [(kind, obj) for kind, obj in ours if kind is CRD])
     return 0
+
+
+def _wait_gone(api: Api, objects: list[tuple[Kind, Json]]) -> None:
+    """Wait until definitions are gone, as a new installation could not take the place of one that is just going."""
+    deadline = time.monotonic() + _ESTABLISHED_SECONDS
+    while left := [key_of(obj).name for kind, obj in objects if api.get(kind, key_of(obj)) is not None]:
+        if time.monotonic() > deadline:
+            raise SetupError(f"still there after {_ESTABLISHED_SECONDS:.0f} s: {', '.join(left)}")
+        time.sleep(0.5)
 
 
 def _installed(api: Api) -> list[tuple[Kind, Json]]:

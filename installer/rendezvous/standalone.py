@@ -56,22 +56,25 @@ IGNORED_VARIABLES = (
 )
 
 
-def listening(text: str) -> tuple[str, int]:
-    """(address, port) of ``HOST:PORT``, an IPv6 address in brackets. Raises ConfigError."""
+def listening(text: str, option: str = "--listen", *, is_for_hosts: bool = True) -> tuple[str, int]:
+    """(address, port) of ``HOST:PORT``, an IPv6 address in brackets. Raises ConfigError.
+
+    ``is_for_hosts``: hosts are told this address, so it must be a certain one.
+    """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     try:
         address = ip_address(host)
     except ValueError:
-        raise ConfigError(f"--listen {text}: must be ADDRESS:PORT, such as 192.0.2.1:8090") from None
+        raise ConfigError(f"{option} {text}: must be ADDRESS:PORT, such as 192.0.2.1:8090") from None
     try:
         number = numbers.whole(port, 1, 65535)
     except ValueError as error:
-        raise ConfigError(f"--listen {text}: the port {error}") from None
+        raise ConfigError(f"{option} {text}: the port {error}") from None
     if address.version == 6 and f"[{host}]" not in text:
-        raise ConfigError(f"--listen {text}: an IPv6 address must be in brackets, such as [2001:db8::1]:8090")
-    if address.is_unspecified:
-        raise ConfigError(f"--listen {text}: must be the address that the hosts reach, it goes into their images")
+        raise ConfigError(f"{option} {text}: an IPv6 address must be in brackets, such as [2001:db8::1]:8090")
+    if is_for_hosts and address.is_unspecified:
+        raise ConfigError(f"{option} {text}: must be the address that the hosts reach, it goes into their images")
     return str(address), number
 
 

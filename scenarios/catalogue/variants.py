@@ -339,6 +339,7 @@ FEATURES: dict[str, Variant] = {
     "external_platform": Variant(machines=_external_platform),
     "own_balancer": Variant(machines=_own_balancer, several=True),
     "workers": Variant(machines=_workers, several=True),
+    "hub": Variant(machines=lambda topology: topology.with_hub(True)),
     "kernel_arguments": Variant(files=_kernel_arguments),
     "fips": Variant(install_config=_fips),
     "tpm_encryption": Variant(machines=_signed_with_tpm, cluster_install=_encrypted),

@@ -88,26 +88,35 @@ def registries_conf(source: str, mirror: str) -> str:
     )
 
 
-@contextmanager
-def service_alone(deployment: Deployment) -> Iterator[Service]:
-    """Run the service in the lab for the length of the block, with the lab's registry and its low thresholds."""
-    lab, access = deployment.lab, deployment.lab.access
-    address = lab.topology.gateway
-    listen = f"{bracketed(address)}:{SERVICE_PORT}"
-    service = Service(deployment, lab.layout.root / "service", f"https://{listen}")
-    mirror = service.directory / "mirror"
+def write_mirrors(deployment: Deployment, directory: Path) -> None:
+    """Write the lab's registry as mirror and its CA into the folder of a service."""
+    access, mirror = deployment.lab.access, directory / "mirror"
     mirror.mkdir(parents=True)
     (mirror / "registries.conf").write_text("\n".join(registries_conf(*pair) for pair in access.mirrors))
     (mirror / "ca-bundle.crt").write_text(access.trust_bundle)
-    env = {
+
+
+def release_environment(deployment: Deployment) -> dict[str, str]:
+    """Return variables with which a service installs the lab's release."""
+    return {
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": deployment.release.pullspec,
         **_limits(deployment.release),
         "PAGE_ACCESS": "open",
         # The payload's installer has to run with the Python that has its libraries.
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     }
+
+
+@contextmanager
+def service_alone(deployment: Deployment) -> Iterator[Service]:
+    """Run the service in the lab for the length of the block, with the lab's registry and its low thresholds."""
+    lab = deployment.lab
+    address = lab.topology.gateway
+    listen = f"{bracketed(address)}:{SERVICE_PORT}"
+    service = Service(deployment, lab.layout.root / "service", f"https://{listen}")
+    write_mirrors(deployment, service.directory)
     argv = [*deployment.installer, "service", "--dir", str(service.directory), "--listen", listen]
-    with lab.running(argv, env=env, name="service") as process:
+    with lab.running(argv, env=release_environment(deployment), name="service") as process:
 
         def ready() -> bool:
             assert process.poll() is None, f"the service ended with {process.returncode}"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from installer.assisted.errors import ClientError
@@ -26,6 +27,8 @@ log = logging.getLogger("node0-hub")
 # Threads of a controller; BMCs are slow, and one that does not answer must not hold up the others.
 WORKERS = 3
 MORE_WORKERS: Mapping[Kind, int] = {BARE_METAL_HOST: 16}
+#: Upper bounds of a reconcile's seconds, for metrics.
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, float("inf"))
 # The service's failure to answer is logged at this one in a row: it may just be starting.
 _SAY_AFTER = 4
 # A failure is logged again after this many more of the same object.
@@ -160,7 +163,7 @@ class Leads(Protocol):
         """Give the lease back."""
 
 
-class _Runner:
+class Runner:
     """A controller with its queue."""
 
     def __init__(self, controller: Controller, leader: Leads | None) -> None:
@@ -168,8 +171,9 @@ class _Runner:
         self.queue = KeyedQueue()
         self._leader = leader
         self._failures: dict[Key, tuple[str, int]] = {}
-        #: Seconds of the reconciles so far, and of the longest; how many, and how many failed.
-        self.seconds, self.longest, self.count, self.failed = 0.0, 0.0, 0, 0
+        #: Reconciles so far by upper bound of their seconds (BUCKETS), their seconds in all, and how many failed.
+        self.counts = dict.fromkeys(BUCKETS, 0)
+        self.seconds, self.failed = 0.0, 0
         self._lock = threading.Lock()
 
     def changed(self, old: Json | None, new: Json | None) -> None:
@@ -183,10 +187,18 @@ class _Runner:
 
         def listen(old: Json | None, new: Json | None) -> None:
             for obj in (old, new):
-                for key in function(obj) if obj is not None else ():
-                    self.queue.add(key)
+                if obj is not None:
+                    self.add(partial(function, obj))
 
         return listen
+
+    def add(self, keys: Callable[[], Iterable[Key]]) -> None:
+        """Take the keys that a controller names; a defect in it must not end the thread that brings changes."""
+        try:
+            for key in keys():
+                self.queue.add(key)
+        except Exception:
+            log.exception("%s: keys of a change", self.controller.kind.name)
 
     def work(self) -> None:
         """Reconcile keys until the queue is closed."""
@@ -224,10 +236,9 @@ class _Runner:
 
     def _measure(self, seconds: float, failed: bool) -> None:
         with self._lock:
-            self.count += 1
             self.failed += failed
             self.seconds += seconds
-            self.longest = max(self.longest, seconds)
+            self.counts[next(bound for bound in BUCKETS if seconds <= bound)] += 1
 
 
 class Manager:
@@ -237,13 +248,13 @@ class Manager:
         self._informers = {kind: Informer(api, kind) for kind in kinds}
         self._leader = leader
         self._threads: list[threading.Thread] = []
-        self.runners: list[_Runner] = []
+        self.runners: list[Runner] = []
         caches = {kind: informer.cache for kind, informer in self._informers.items()}
         self.hub = Hub(api, caches, service, ServiceFeed(service), events=Recorder(api), now=lambda: datetime.now(UTC))
 
     def run(self, controllers: Iterable[Controller], stop: threading.Event) -> None:
         """Work until ``stop`` is set, then end: reconciles under way are waited for, a few seconds."""
-        self.runners = [_Runner(controller, self._leader) for controller in controllers]
+        self.runners = [Runner(controller, self._leader) for controller in controllers]
         for runner in self.runners:
             self._informers[runner.controller.kind].listen(runner.changed)
             for kind, function in runner.controller.watches().items():
@@ -279,8 +290,7 @@ class Manager:
     def _follow(self, change: Json) -> None:
         for runner in self.runners:
             if isinstance(runner.controller, FollowsService):
-                for key in runner.controller.follow(change):
-                    runner.queue.add(key)
+                runner.add(partial(runner.controller.follow, change))
 
     def _thread(self, name: str, target: Callable[..., Any], *args: Any) -> None:
         thread = threading.Thread(target=target, args=args, name=name, daemon=True)

@@ -127,3 +127,18 @@ def test_indexes_follow_objects():
     cache.put(obj(A, 3, env="y"))
     cache.remove(obj(B, 4))
     assert ([len(cache.by("env", value)) for value in "xy"], cache.list("n", {"env": "y"})) == ([0, 1], [cache.get(A)])
+
+
+def test_listeners_hear_of_a_write_when_the_watch_brings_it():
+    """Its writer has seen the answer; the controllers that work from the object have not."""
+    cache = Cache()
+    cache.put(obj(A, 5))
+    cache.put_written(obj(A, 6))
+    cache.put_written(obj(A, 7))
+    old, new = cache.put(obj(A, 6))
+    assert old is new
+    old, new = cache.put(obj(A, 7))
+    assert [item["metadata"]["resourceVersion"] for item in (old, new)] == ["5", "7"]
+    cache.put_written(obj(A, 8))
+    [(old, new)] = cache.replace([obj(A, 8)])
+    assert [item["metadata"]["resourceVersion"] for item in (old, new)] == ["7", "8"]

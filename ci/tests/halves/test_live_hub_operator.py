@@ -1,0 +1,131 @@
+"""`node0 hub` against a real API server, with the rights of the operator's own account: install, run, wait, end."""
+
+import base64
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab.testing.hub import LoopbackHub, loopback_hub
+from lab.waiting import wait_until
+
+pytestmark = pytest.mark.lab
+REPOSITORY = Path(__file__).parents[3]
+AUTH = base64.b64encode(b'{"auths": {"r.example": {"auth": "YTpi"}}}').decode()
+INFRA_ENV = {
+    "apiVersion": "agent-install.openshift.io/v1beta1",
+    "kind": "InfraEnv",
+    "metadata": {"name": "env", "namespace": "default"},
+    "spec": {"pullSecretRef": {"name": "pull"}},
+}
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "pull", "namespace": "default"},
+    "data": {".dockerconfigjson": AUTH},
+}
+FOREIGN = "hardwaredata.metal3.io"
+
+
+def node0(hub: LoopbackHub, *words: str, kubeconfig: Path | None = None) -> list[str]:
+    command = [sys.executable, "-m", "installer", "hub", *words, "--kubeconfig", str(kubeconfig or hub.kubeconfig)]
+    # Without the PID namespace, so that it is this process's child that a signal ends.
+    return ["nsenter", f"--target={hub.init}", "--net", "--mount", f"--wdns={REPOSITORY}", "--", *command]
+
+
+def run(hub: LoopbackHub, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(node0(hub, *words), capture_output=True, text=True, timeout=120, check=False)
+
+
+def applied(hub: LoopbackHub, *resources: object) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": resources})
+    assert hub.kubectl("apply", "-f", "-", text=text).returncode == 0
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with loopback_hub(tmp_path_factory.mktemp("hub") / "place") as hub:
+        yield hub
+
+
+@pytest.fixture(scope="module")
+def installed(hub):
+    first = run(hub, "install")
+    assert first.returncode == 0, first.stderr
+    return hub
+
+
+@pytest.fixture(scope="module")
+def account(installed, tmp_path_factory):
+    def token() -> str:
+        items = json.loads(installed.kubectl("get", "secrets", "-n", "node0-hub", "-o", "json").stdout)["items"]
+        found = [item["data"]["token"] for item in items if item["metadata"]["name"].startswith("node0-hub-token")]
+        return base64.b64decode(found[0]).decode() if found else ""
+
+    wait_until(token, 60, "the service account to have a token")
+    config = yaml.safe_load(installed.kubeconfig.read_text())
+    config["users"] = [{"name": "operator", "user": {"token": token()}}]
+    config["contexts"][0]["context"]["user"] = "operator"
+    path = tmp_path_factory.mktemp("account") / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@contextmanager
+def operator(hub, account, directory, port):
+    directory.mkdir(exist_ok=True)
+    words = ("run", "--dir", str(directory), "--listen", f"127.0.0.1:{port}")
+    with (directory / "log").open("ab") as log:
+        process = subprocess.Popen(node0(hub, *words, kubeconfig=account), stderr=log)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0, (directory / "log").read_text()
+
+
+def log_of(directory: Path) -> str:
+    return (directory / "log").read_text()
+
+
+def test_installing_again_changes_nothing_and_what_is_foreign_stays(installed):
+    assert installed.kubectl("label", "crd", FOREIGN, "app.kubernetes.io/managed-by-").returncode == 0
+    again = run(installed, "install")
+    assert again.returncode == 0, again.stderr
+    assert f"{FOREIGN}: is there already and not of node0" in again.stderr
+    assert "brought up to date" not in again.stderr
+
+
+def test_an_infra_env_becomes_available_by_the_rights_of_the_account_alone(installed, account, tmp_path):
+    with operator(installed, account, tmp_path / "one", 18090) as process:
+        wait_until(lambda: "leads" in log_of(tmp_path / "one"), 60, "the operator to lead")
+        applied(installed, INFRA_ENV)
+        blocked = run(installed, "wait-for", "infraenv/env", "--timeout", "60")
+        assert blocked.returncode == 6, blocked.stderr
+        assert "Secret default/pull, which spec.pullSecretRef names, does not exist" in blocked.stderr
+        applied(installed, SECRET)
+        wait_until(lambda: run(installed, "wait-for", "infraenv/env").returncode == 0, 60, "the image")
+        with operator(installed, account, tmp_path / "two", 18091):
+            wait_until(lambda: "waiting for its lease" in log_of(tmp_path / "two"), 60, "the second to wait")
+            process.terminate()
+            wait_until(lambda: "leads\n" in log_of(tmp_path / "two"), 60, "the second to lead")
+            deleted = installed.kubectl("delete", "infraenv", "env", "--timeout=60s")
+            assert deleted.returncode == 0, deleted.stderr + log_of(tmp_path / "two")
+        for directory in (tmp_path / "one", tmp_path / "two"):
+            assert "orbidden" not in log_of(directory)
+            assert "YTpi" not in log_of(directory)
+
+
+def test_uninstalling_refuses_while_there_are_resources_and_leaves_what_is_foreign(installed):
+    applied(installed, INFRA_ENV)
+    refused = run(installed, "uninstall")
+    assert refused.returncode == 1
+    assert "InfraEnv default/env" in refused.stderr
+    done = run(installed, "uninstall", "--with-resources")
+    assert done.returncode == 0, done.stderr
+    left = installed.kubectl("get", "crd", "-o", "name").stdout.split()
+    assert left == [f"customresourcedefinition.apiextensions.k8s.io/{FOREIGN}"]

@@ -1,0 +1,266 @@
+"""Agent: made when a host registers; its spec goes to the service, the host's state into its status."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from installer.assisted.endpoint import BASE
+from installer.assisted.enums import ClusterStatus, HostStatus, Role
+from installer.assisted.errors import ClientError
+from installer.hub.conditions import HEARTBEAT, condition, set_conditions
+from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of
+from installer.hub.controllers.inputs import problem_of
+from installer.hub.kube.api import Conflict
+from installer.hub.kube.kinds import (
+    AGENT,
+    AGENT_CLASSIFICATION,
+    CLUSTER_DEPLOYMENT,
+    INFRA_ENV,
+    Json,
+    Key,
+    Kind,
+    annotations_of,
+    is_deleted,
+    key_of,
+    labels_of,
+    owner_reference,
+    uid_of,
+)
+from installer.hub.kube.manager import Hub, Retry
+from installer.hub.tables import agent as table
+from installer.hub.tables import classification, hostspec
+from installer.hub.tables.agent import AgentFacts
+from installer.hub.tables.clusterspec import SpecError, spec_of
+from installer.hub.tables.facts import SyncProblem
+
+log = logging.getLogger("node0-hub")
+FINALIZER = "agent.agent-install.openshift.io/ai-deprovision"
+# Seconds until a host that cannot be removed yet is tried again.
+PATIENCE = 10.0
+
+
+class AgentController:
+    """Reconciles Agents; an Agent has its host's id for a name, and lies in its InfraEnv's namespace."""
+
+    kind = AGENT
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
+        self._hosts: dict[Key, str] = {}
+        hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
+        hub.caches[AGENT].index("cluster", lambda obj: [str(key) for key in (cluster_of(obj),) if key])
+
+    def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
+        """Return the agents that a cluster's coming concerns, and a namespace's classifications."""
+        return {
+            CLUSTER_DEPLOYMENT: lambda obj: self._unbound(key_of(obj)),
+            AGENT_CLASSIFICATION: lambda obj: map(key_of, self._hub.caches[AGENT].list(key_of(obj).namespace)),
+        }
+
+    def follow(self, change: Json) -> Iterable[Key]:
+        """Return the key of the host that changed; of a cluster those of agents that wait to be bound to it."""
+        if change.get("kind") == "host":
+            infra_env_id = str(change.get("infra_env_id"))
+            found = self._hub.caches[INFRA_ENV].by("uid", infra_env_id)
+            keys = [Key(key_of(obj).namespace, str(change.get("id"))) for obj in found]
+            self._hosts |= dict.fromkeys(keys, infra_env_id)
+            return keys
+        if change.get("kind") == "cluster":
+            found = self._hub.caches[CLUSTER_DEPLOYMENT].by("uid", str(change.get("id")))
+            return [key for obj in found for key in self._unbound(key_of(obj))]
+        return []
+
+    def reconcile(self, key: Key) -> float | None:
+        """Bring one agent nearer to what its resource wants."""
+        agent = self._hub.caches[AGENT].get(key)
+        infra_env = self._infra_env(key, agent)
+        if agent is None:
+            if infra_env is not None and not is_deleted(infra_env):
+                self._create(key, infra_env)
+            return None
+        infra_env_id = uid_of(infra_env) if infra_env is not None else _owner(agent)
+        if is_deleted(agent):
+            return self._delete(agent, infra_env_id)
+        agent = self._hub.add_finalizer(AGENT, agent, FINALIZER)
+        host, problem = None, None
+        try:
+            host = self._hub.service.find_host(infra_env_id, key.name) if infra_env_id else None
+            if host is not None:
+                host = self._synced(agent, infra_env, host)
+        except SpecError as error:
+            problem = SyncProblem(str(error), True)
+        except ClientError as error:
+            problem = problem_of(error)
+        self._write(agent, host, problem)
+        if problem is not None and not problem.is_input:
+            raise Retry(problem.message)
+        return None
+
+    def _infra_env(self, key: Key, agent: Json | None) -> Json | None:
+        """Return the InfraEnv that the host has registered with last; None if it is not of this hub."""
+        for uid in filter(None, (self._hosts.get(key), _owner(agent) if agent is not None else "")):
+            for found in self._hub.caches[INFRA_ENV].by("uid", uid):
+                return found
+        return None
+
+    def _create(self, key: Key, infra_env: Json) -> None:
+        """Make the Agent of a host, with all that it needs from the beginning, in one write."""
+        host = self._hub.service.find_host(uid_of(infra_env), key.name)
+        if host is None:
+            self._hosts.pop(key, None)
+            return
+        spec = spec_of(infra_env)
+        agent = AGENT.new(key, spec=_first_spec(spec))
+        agent["metadata"] |= {
+            "finalizers": [FINALIZER],
+            "labels": {**(spec.get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name},
+            "annotations": dict((table.LABELS_VERSION,)),
+            "ownerReferences": [owner_reference(INFRA_ENV, infra_env)],
+        }
+        agent["metadata"]["labels"] |= self._labels(agent, host)
+        try:
+            self._hub.api.create(AGENT, agent)
+        except Conflict:
+            return  # the cache is behind; its watch brings the Agent
+        self._hub.events.event(infra_env, "HostRegistered", f"host {key.name} has registered")
+
+    # Spec to service
+
+    def _synced(self, agent: Json, infra_env: Json | None, host: Json) -> Json:
+        """Pass on what the spec says; returns the host as it is then. Raises SpecError, ClientError."""
+        host = self._bound(agent, infra_env, host)
+        changes = hostspec.changes(spec_of(agent), host)
+        infra_env_id, host_id, service = host["infra_env_id"], host["id"], self._hub.service
+        if not changes or host["status"] not in table.EDITABLE:
+            return self._second_day(agent, host)
+        # An installation that waits for nothing but this must not begin without it.
+        if changes.installer_args is not None:
+            service.update_installer_args(infra_env_id, host_id, changes.installer_args)
+        if changes.ignition is not None:
+            service.update_host_ignition(infra_env_id, host_id, changes.ignition)
+        if "disks_selected_config" in changes.params and not host.get("inventory"):
+            changes.params.pop("disks_selected_config")
+        if changes.params:
+            service.update_host(infra_env_id, host_id, changes.params)
+        return service.find_host(infra_env_id, host_id) or host
+
+    def _bound(self, agent: Json, infra_env: Json | None, host: Json) -> Json:
+        """Bind or unbind the host as the spec has it. Raises SpecError, ClientError."""
+        wanted, infra_env_id, service = cluster_of(agent), host["infra_env_id"], self._hub.service
+        cluster_id = ""
+        if wanted is not None:
+            deployment = self._hub.caches[CLUSTER_DEPLOYMENT].get(wanted)
+            if deployment is None:
+                raise SpecError(f"ClusterDeployment {wanted}, which spec.clusterDeploymentName names, does not exist")
+            cluster_id = uid_of(deployment)
+        present = str(host.get("cluster_id") or "")
+        if present == cluster_id or host["status"] in table.LEAVING:
+            return host
+        if present:
+            reference = spec_of(infra_env or {}).get("clusterRef")
+            if reference:
+                name = f"{reference.get('namespace')}/{reference.get('name')}"
+                raise SpecError(
+                    f"spec.clusterDeploymentName: the agent belongs to {name} as its InfraEnv does, and cannot leave it"
+                )
+            if host["status"] in table.INSTALLING:
+                raise SpecError("spec.clusterDeploymentName cannot change while the agent is being installed")
+            return service.unbind_host(infra_env_id, host["id"])
+        if host["status"] not in table.UNBOUND:
+            return host
+        return service.bind_host(infra_env_id, host["id"], cluster_id)
+
+    def _second_day(self, agent: Json, host: Json) -> Json:
+        """Begin to install an approved host of a cluster that was installed before."""
+        if host["status"] != HostStatus.KNOWN or not spec_of(agent).get("approved") or not host.get("cluster_id"):
+            return host
+        cluster = self._hub.service.find_cluster(host["cluster_id"])
+        if cluster is None or cluster["status"] != ClusterStatus.ADDING_HOSTS:
+            return host
+        return self._hub.service.install_host(host["infra_env_id"], host["id"])
+
+    # Service to status
+
+    def _labels(self, agent: Json, host: Json) -> Json:
+        """Return the labels that are to change; None: taken off."""
+        present = labels_of(agent)
+        cluster = cluster_of(agent)
+        inventory = table.inventory(host.get("inventory") or "{}") if host.get("inventory") else {}
+        wanted = table.labels(inventory, cluster.namespace if cluster else "")
+        changes: Json = {key: value for key, value in wanted.items() if present.get(key) != value}
+        rules = map(classification.rule, self._hub.caches[AGENT_CLASSIFICATION].list(key_of(agent).namespace))
+        return changes | classification.labels(rules, inventory, present)
+
+    def _write(self, agent: Json, host: Json | None, problem: SyncProblem | None) -> None:
+        key = key_of(agent)
+        if host is not None:
+            metadata: Json = {}
+            if changes := self._labels(agent, host):
+                metadata["labels"] = changes
+            if annotations_of(agent).get(table.LABELS_VERSION[0]) != table.LABELS_VERSION[1]:
+                metadata["annotations"] = dict((table.LABELS_VERSION,))
+            if metadata:
+                agent = self._hub.patch(AGENT, agent, {"metadata": metadata})
+        facts = AgentFacts(
+            name=str(key),
+            host=host,
+            is_approved=bool(spec_of(agent).get("approved")),
+            problem=problem,
+            cluster=str(cluster_of(agent) or ""),
+        )
+        url = self._hub.service.url + BASE
+        infra_env_id = (host or {}).get("infra_env_id")
+        logs = f"{url}/clusters/{(host or {}).get('cluster_id')}/logs?host_id={key.name}"
+        status = table.status(facts, f"{url}/events?host_id={key.name}&infra_env_id={infra_env_id}", logs)
+        wanted = table.conditions(facts)
+        old = [item for item in (agent.get("status") or {}).get("conditions") or () if item.get("type") != "Cleanup"]
+        status["conditions"] = set_conditions(old, wanted, self._hub.now(), second=HEARTBEAT)
+        self._hub.write_status(AGENT, agent, status)
+
+    def _delete(self, agent: Json, infra_env_id: str) -> float | None:
+        """Deregister the host; then the resource may go. A host that is being installed is waited for."""
+        key = key_of(agent)
+        if infra_env_id:
+            try:
+                self._hub.service.delete_host(infra_env_id, key.name)
+            except ClientError as error:
+                problem = SyncProblem(f"it is to be deleted, and waits: {problem_of(error).message}", False)
+                try:
+                    host = self._hub.service.find_host(infra_env_id, key.name)
+                except ClientError:
+                    host = None
+                self._write(agent, host, problem)
+                raise Retry(problem.message, PATIENCE) from None
+        self._hosts.pop(key, None)
+        self._hub.remove_finalizer(AGENT, agent, FINALIZER)
+        return None
+
+    def _unbound(self, deployment: Key) -> list[Key]:
+        """Return the agents that are to belong to a cluster and do not yet."""
+        found = self._hub.caches[AGENT].by("cluster", str(deployment))
+        return [key_of(agent) for agent in found if not _is_bound(agent)]
+
+
+def _first_spec(infra_env: Mapping[str, Any]) -> Json:
+    """Return the spec of a new Agent, from its InfraEnv's."""
+    spec: Json = {
+        "approved": bool((infra_env.get("agentApproval") or {}).get("autoApprove")),
+        "role": Role.AUTO.value,
+    }
+    reference = infra_env.get("clusterRef")
+    if reference:
+        spec["clusterDeploymentName"] = {key: reference[key] for key in ("name", "namespace") if reference.get(key)}
+    return spec
+
+
+def _owner(agent: Mapping[str, Any]) -> str:
+    """Return the uid of the InfraEnv that an Agent belongs to; empty if it has none."""
+    owners = agent["metadata"].get("ownerReferences") or []
+    return next((str(item["uid"]) for item in owners if item["kind"] == INFRA_ENV.name), "")
+
+
+def _is_bound(agent: Json) -> bool:
+    return bool(condition(agent, "Bound").get("status") == "True")

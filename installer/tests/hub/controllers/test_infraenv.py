@@ -1,0 +1,160 @@
+"""InfraEnvs over a real service: images that come when their inputs are quiet, and stay while the service is away."""
+
+import base64
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from installer.hub.conditions import condition
+from installer.hub.controllers import infraenv
+from installer.hub.controllers.infraenv import InfraEnvController, Quiet
+from installer.hub.kube.kinds import CLUSTER_DEPLOYMENT, EVENT, INFRA_ENV, NMSTATE_CONFIG, SECRET, Key, uid_of
+from installer.hub.kube.manager import Manager
+from installer.testing.hub.apiserver import api_server, until
+from installer.testing.service.service_kit import MARKS, standalone
+
+pytestmark = MARKS
+KINDS = (INFRA_ENV, NMSTATE_CONFIG, CLUSTER_DEPLOYMENT, SECRET)
+ENV, PULL, NET = Key("edge", "env"), Key("edge", "pull"), Key("edge", "net")
+
+
+@pytest.fixture(name="service", scope="module")
+def fixture_service(tmp_path_factory):
+    with standalone(tmp_path_factory.mktemp("hub"), versions=("4.18.0",)) as service:
+        client = service.hub()
+        client.put_release(service.releases["4.18.0"], service.pull_secret)
+        client.close()
+        yield service
+
+
+@pytest.fixture(name="api")
+def fixture_api(service, monkeypatch):
+    monkeypatch.setattr(infraenv, "QUIET", 0.2)
+    with api_server() as server, working(server, service):
+        yield server.api()
+
+
+@contextmanager
+def working(server, service):
+    stop, client = threading.Event(), service.hub()
+    manager = Manager(server.api(), client, KINDS)
+    thread = threading.Thread(target=manager.run, args=([InfraEnvController(manager.hub)], stop))
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(30)
+        client.close()
+    assert not thread.is_alive()
+
+
+def secret(service, text=""):
+    data = base64.b64encode((text or service.pull_secret).encode()).decode()
+    return SECRET.new(PULL, data={".dockerconfigjson": data})
+
+
+def env(**spec):
+    selector = {"matchLabels": {"env": "env"}}
+    return INFRA_ENV.new(ENV, spec={"pullSecretRef": {"name": "pull"}, "nmStateConfigLabelSelector": selector, **spec})
+
+
+def net(address="192.0.2.5"):
+    interface = {
+        "name": "eth0",
+        "type": "ethernet",
+        "state": "up",
+        "ipv4": {"enabled": True, "dhcp": False, "address": [{"ip": address, "prefix-length": 24}]},
+    }
+    obj = NMSTATE_CONFIG.new(
+        NET,
+        spec={
+            "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:01"}],
+            "config": {"interfaces": [interface]},
+        },
+    )
+    obj["metadata"]["labels"] = {"env": "env"}
+    return obj
+
+
+def status(api):
+    return (api.get(INFRA_ENV, ENV) or {}).get("status") or {}
+
+
+def reason(api):
+    return condition(api.get(INFRA_ENV, ENV) or {}, "ImageCreated").get("reason")
+
+
+def test_from_a_missing_secret_to_an_image_and_from_a_changed_network_to_another(api, service):
+    api.create(INFRA_ENV, env())
+    until(lambda: reason(api) == "ImageCreationError")
+    assert "Secret edge/pull, which spec.pullSecretRef names, does not exist" in str(status(api))
+    api.create(SECRET, secret(service))
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    first = status(api)
+    assert first["isoDownloadURL"].startswith(f"{service.url}/images/")
+    assert all(first["bootArtifacts"].values())
+    api.patch(INFRA_ENV, ENV, {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}})
+    api.create(NMSTATE_CONFIG, net())
+    until(lambda: status(api).get("isoDownloadURL") != first["isoDownloadURL"])
+    second = status(api)
+    assert "staticNetworkDownloadURL" in second["debugInfo"]
+    api.patch(NMSTATE_CONFIG, NET, {"spec": {"config": {"interfaces": [{"name": "eth0", "type": "no such"}]}}})
+    until(lambda: reason(api) == "ImageCreationError")
+    assert "isoDownloadURL" not in status(api)
+    api.patch(NMSTATE_CONFIG, NET, {"spec": net()["spec"]})
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    assert status(api)["isoDownloadURL"] == second["isoDownloadURL"]
+
+
+def test_a_pull_secret_that_is_none_does_not_reach_the_condition(api, service):
+    api.create(SECRET, secret(service, '{"auths": {"r.example": {"auth": "aHVudGVyMjpodW50ZXIy", "x"}}'))
+    api.create(INFRA_ENV, env())
+    until(lambda: reason(api) == "ImageCreationError")
+    assert "pull" in str(status(api))
+    assert "aHVudGVyMjpodW50ZXIy" not in str(api.get(INFRA_ENV, ENV)) + str(api.list(EVENT))
+
+
+def test_an_image_waits_for_its_cluster_and_the_url_stays_while_the_service_is_away(api, service, caplog):
+    api.create(SECRET, secret(service))
+    api.create(INFRA_ENV, env(clusterRef={"name": "one", "namespace": "edge"}))
+    until(lambda: reason(api) == "MissingClusterDeployment")
+    api.patch(INFRA_ENV, ENV, {"spec": {"clusterRef": None}})
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    before = status(api)
+    service.kill()
+    try:
+        api.create(NMSTATE_CONFIG, net())
+        until(lambda: "InfraEnv edge/env: " in caplog.text)
+        assert status(api) == before
+    finally:
+        service.start()
+    until(lambda: status(api)["isoDownloadURL"] != before["isoDownloadURL"])
+
+
+def test_a_deleted_one_is_gone_in_the_service_first(api, service):
+    api.create(SECRET, secret(service))
+    identity = uid_of(api.create(INFRA_ENV, env()))
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    client = service.hub()
+    assert client.find_infra_env(identity)["name"] == "env"
+    api.delete(INFRA_ENV, ENV)
+    until(lambda: api.get(INFRA_ENV, ENV) is None)
+    assert client.find_infra_env(identity) is None
+    client.close()
+
+
+def test_inputs_are_waited_for_until_they_are_quiet_but_not_for_ever():
+    now = [0.0]
+    quiet = Quiet(lambda: now[0])
+    assert quiet.left(ENV, "a") == infraenv.QUIET
+    now[0] = 4.0
+    assert quiet.left(ENV, "b") == infraenv.QUIET
+    now[0] = 9.0
+    assert quiet.left(ENV, "b") == 0
+    for second in range(100, 100 + int(infraenv.LONGEST_QUIET)):
+        now[0] = float(second)
+        assert quiet.left(ENV, f"busy {second}") > 0
+    now[0] += 1
+    assert quiet.left(ENV, "still busy") == 0

@@ -1,0 +1,234 @@
+"""A cluster installed through a hub: custom resources applied with kubectl, node0's operator, and nothing else."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from installer.common.secretfiles import write_private
+from lab.deploy import Deployment
+from lab.hub.controlplane import ADMIN
+from lab.inputs.configs import BmcAccess, root_device_hints
+from lab.inputs.hostnetwork import interfaces, needs_document, nmstate
+from lab.lab import Lab
+from lab.layout import bracketed
+from lab.topology import NodeSpec
+from lab.waiting import wait_until
+from scenarios.testing.cluster import Installation, output_of
+from scenarios.testing.page import SERVICE_PORT
+from scenarios.testing.service import release_environment, write_mirrors
+
+# The operator's namespace and account (installer/hub/crds/data/operator).
+OPERATOR = "node0-hub"
+IMAGE_SET = "lab-release"
+PULL_SECRET, BMC_SECRET = "pull-secret", "bmc"
+_LABEL = "infraenvs.agent-install.openshift.io"
+TOKEN_SECONDS, INSTALL_SECONDS = 60, 3600
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Hub:
+    """The lab's API server with node0's definitions, and the folder of the operator."""
+
+    lab: Lab
+    directory: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's."""
+        return self.lab.layout.hub / ADMIN
+
+    def kubectl(self, *words: str) -> str:
+        """Return the output of the unmodified kubectl, run in the lab; an error fails the test."""
+        argv = ["kubectl", "--kubeconfig", str(self.kubeconfig), *words]
+        result = self.lab.run(argv, name="kubectl-hub", timeout=90)
+        assert result.returncode == 0, f"kubectl {' '.join(words)}: {output_of(result)[-2000:]}"
+        return result.stdout
+
+    def get(self, *words: str) -> Any:
+        """Return kubectl's `get ... -o json`, decoded."""
+        return json.loads(self.kubectl("get", *words, "-o", "json"))
+
+    def secret(self, namespace: str, name: str) -> dict[str, str]:
+        """Return a Secret's texts by key."""
+        data = self.get("secret", name, "-n", namespace)["data"]
+        return {key: base64.b64decode(value).decode() for key, value in data.items()}
+
+    def operators_kubeconfig(self) -> Path:
+        """Write a kubeconfig of the operator's own account, whose roles are all that it may do."""
+        words = ("secrets", "-n", OPERATOR, "--field-selector", "type=kubernetes.io/service-account-token")
+
+        def token() -> str:
+            found = [item for item in self.get(*words)["items"] if item["metadata"]["name"].startswith(OPERATOR)]
+            return base64.b64decode(found[0]["data"]["token"]).decode() if found else ""
+
+        wait_until(token, TOKEN_SECONDS, f"a token of service account {OPERATOR}")
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        [user] = config["users"]
+        user["user"] = {"token": token()}
+        path = self.directory / "operator.kubeconfig"
+        write_private(path, yaml.safe_dump(config))
+        return path
+
+
+@dataclass(kw_only=True)
+class HubInstalled(Installation):
+    """A cluster that its ClusterDeployment in the namespace of its name calls installed."""
+
+    hub: Hub
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of all its resources."""
+        return self.topology.cluster_name
+
+
+@contextmanager
+def operator(deployment: Deployment) -> Iterator[Hub]:
+    """Install node0's definitions and roles into the lab's API server, and run the operator with its service in the
+    lab for the length of the block."""
+    lab = deployment.lab
+    hub = Hub(lab, lab.layout.root / "operator")
+    hub.directory.mkdir(mode=0o700)
+    install = [*deployment.installer, "hub", "install", "--kubeconfig", str(hub.kubeconfig)]
+    with lab.phase("hub install"):
+        result = lab.run(install, name="hub-install", timeout=300)
+    assert result.returncode == 0, output_of(result)[-2000:]
+    write_mirrors(deployment, hub.directory / "service")
+    argv = [
+        *(*deployment.installer, "hub", "run", "--kubeconfig", str(hub.operators_kubeconfig())),
+        *("--dir", str(hub.directory), "--listen", f"{bracketed(lab.topology.gateway)}:{SERVICE_PORT}"),
+    ]
+    with lab.running(argv, env=release_environment(deployment), name="hub-run"):
+        yield hub
+
+
+def resources(deployment: Deployment) -> list[Json]:
+    """Return all that a user applies for the cluster of a topology, in the order of the field's documents."""
+    topology, access = deployment.topology, deployment.lab.access
+    name = namespace = topology.cluster_name
+    bmcs = {bmc.host: bmc for bmc in access.bmcs}
+    docker = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": access.pull_secret}}
+    documents = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": PULL_SECRET, "namespace": namespace}, **docker},
+        {
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterImageSet",
+            "metadata": {"name": IMAGE_SET},
+            "spec": {"releaseImage": deployment.release.pullspec},
+        },
+        _resource("hive.openshift.io/v1", "ClusterDeployment", name, namespace)
+        | {
+            "spec": {
+                "clusterName": name,
+                "baseDomain": topology.base_domain,
+                "clusterInstallRef": {
+                    "group": "extensions.hive.openshift.io",
+                    "version": "v1beta1",
+                    "kind": "AgentClusterInstall",
+                    "name": name,
+                },
+                "platform": {"agentBareMetal": {"agentSelector": {"matchLabels": {"cluster": name}}}},
+                "pullSecretRef": {"name": PULL_SECRET},
+            }
+        },
+        _cluster_install(deployment),
+        _resource("agent-install.openshift.io/v1beta1", "InfraEnv", name, namespace)
+        | {
+            "spec": {
+                "clusterRef": {"name": name, "namespace": namespace},
+                "pullSecretRef": {"name": PULL_SECRET},
+                "sshAuthorizedKey": access.ssh_key,
+                "additionalNTPSources": [topology.gateway],
+                "nmStateConfigLabelSelector": {"matchLabels": {"cluster": name}},
+            }
+        },
+    ]
+    for node in topology.nodes:
+        if needs_document(topology, node):
+            documents.append(
+                _resource("agent-install.openshift.io/v1beta1", "NMStateConfig", node.name, namespace, cluster=name)
+                | {"spec": {"config": nmstate(topology, node), "interfaces": interfaces(node)}}
+            )
+        documents += _machine(node, bmcs[node.name], namespace, name)
+    return documents
+
+
+def _resource(version: str, kind: str, name: str, namespace: str, **labels: str) -> Json:
+    metadata: Json = {"name": name, "namespace": namespace} | ({"labels": labels} if labels else {})
+    return {"apiVersion": version, "kind": kind, "metadata": metadata}
+
+
+def _cluster_install(deployment: Deployment) -> Json:
+    topology, access = deployment.topology, deployment.lab.access
+    name = topology.cluster_name
+    networking: Json = {
+        "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}],
+        "serviceNetwork": ["172.30.0.0/16"],
+    }
+    if topology.platform == "none":
+        networking["machineNetwork"] = [{"cidr": str(subnet)} for subnet in topology.machine_subnets]
+    spec: Json = {
+        "clusterDeploymentRef": {"name": name},
+        "imageSetRef": {"name": IMAGE_SET},
+        "networking": networking,
+        "provisionRequirements": {
+            "controlPlaneAgents": len(topology.masters),
+            "workerAgents": len(topology.workers),
+        },
+        "sshPublicKey": access.ssh_key,
+    }
+    if topology.platform == "baremetal":
+        spec |= {"apiVIPs": list(topology.vips("api")), "ingressVIPs": list(topology.vips("ingress"))}
+    return _resource("extensions.hive.openshift.io/v1beta1", "AgentClusterInstall", name, name) | {"spec": spec}
+
+
+def _machine(node: NodeSpec, bmc: BmcAccess, namespace: str, infra_env: str) -> list[Json]:
+    """Return a machine's BareMetalHost and the login of its BMC."""
+    login = {"username": bmc.username, "password": bmc.password}
+    host = _resource("metal3.io/v1alpha1", "BareMetalHost", node.name, namespace, **{_LABEL: infra_env})
+    roles = {"bmac.agent-install.openshift.io/hostname": node.name, "bmac.agent-install.openshift.io/role": node.role}
+    host["metadata"]["annotations"] = roles
+    host["spec"] = {
+        "online": True,
+        "automatedCleaningMode": "disabled",
+        "bootMACAddress": node.mac,
+        "bmc": {
+            "address": bmc.address.replace("redfish+", "redfish-virtualmedia+", 1),
+            "credentialsName": f"{BMC_SECRET}-{node.name}",
+            # Its certificate is of the lab's CA, which nobody else knows.
+            "disableCertificateVerification": True,
+        },
+        "rootDeviceHints": root_device_hints(node),
+    }
+    return [_resource("v1", "Secret", f"{BMC_SECRET}-{node.name}", namespace) | {"stringData": login}, host]
+
+
+def install_by_hub(deployment: Deployment, hub: Hub) -> HubInstalled:
+    """Apply the resources and wait until the ClusterDeployment says that the cluster is installed."""
+    lab = deployment.lab
+    namespace = name = deployment.topology.cluster_name
+    file = hub.directory / "resources.yaml"
+    write_private(file, yaml.safe_dump_all(resources(deployment), sort_keys=False))
+    with lab.phase("apply to installed"):
+        hub.kubectl("apply", "-f", str(file))
+        words = ["wait-for", f"clusterdeployment/{name}", "-n", namespace, "--timeout", str(INSTALL_SECONDS)]
+        argv = [*deployment.installer, "hub", *words, "--kubeconfig", str(hub.kubeconfig)]
+        result = lab.run(argv, name="hub-wait-for", timeout=INSTALL_SECONDS + 60)
+        assert result.returncode == 0, output_of(result)[-3000:]
+    reference = hub.get("clusterdeployment", name, "-n", namespace)["spec"]["clusterMetadata"]
+    target = deployment.directory / "auth"
+    target.mkdir(mode=0o700, exist_ok=True)
+    secret = hub.secret(namespace, reference["adminKubeconfigSecretRef"]["name"])
+    write_private(target / "kubeconfig", secret["kubeconfig"])
+    return HubInstalled(deployment=deployment, hub=hub)
