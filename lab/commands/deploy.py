@@ -20,6 +20,7 @@ from lab.commands.terminal import describe
 from lab.deploy import Deployment, inputs, read, stood_in, topology_for, without_stand_ins
 from lab.errors import TopologyError
 from lab.evidence import summary
+from lab.evidence.phases import Phases
 from lab.host import records
 from lab.host.budget import MEMORY_MIB
 from lab.host.paths import cache_dir, labs_dir, state_dir
@@ -147,22 +148,22 @@ def run(arguments: argparse.Namespace) -> int:
     return _Installation(arguments, lab, chosen, notes).run(skip)
 
 
-        with afterwards(
-            ("keep what the installer left", work.keep_evidence),
-            ("collect the evidence", lab.collect),
-            ("publish the summary", lambda: summary.publish(lab.artifacts)),
-            ("keep the lab", keep),
-            ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
-        ):
-            work.prepare(arguments.directory, adapt=arguments.iso is None, skip=skip)
-            if arguments.iso is None:
-                work.create_image()
-            work.boot(image=arguments.iso)
-            if work.kubeconfig.exists():
-                work.wait()
-                note_time(durations, kind, time.monotonic() - begin)
-            lab.check()
-            done = True
+def _plan(arguments: argparse.Namespace, wanted: Topology, lines: list[str]) -> int:
+    """Print the lab; 0. Raises TopologyError with the reasons why there can be no such lab here, which may be for
+    another host, or be edited."""
+    topology = wanted
+    if any(_asked(arguments, name) for name in OPTIONS):
+        # Machines are as large as what is to be installed demands.
+        topology = choose(lambda name: _asked(arguments, name)).sized(wanted)
+    inputs(arguments.directory, _skipped(arguments))
+    if arguments.output == "json":
+        places.print_json(written(topology))
+    else:
+        print(topology.dump(), end="")
+    for line in hardware.raised(wanted, topology):
+        print(f"node0-lab: machines: {line}", file=sys.stderr)
+    if lines:
+        raise TopologyError(str(arguments.directory), lines)
     return 0
 
 
@@ -196,7 +197,11 @@ class _Installation:
             if view is not None:
                 view.machines, view.events = list(lab.nodes), work.directory / "logs/events.json"
             with afterwards(
-                ("collect the evidence", self._collect), ("keep the lab", self._keep), ("say how to go on", self._tell)
+                ("keep what the installer left", work.keep_evidence),
+                ("collect the evidence", self._collect),
+                ("publish the summary", lambda: summary.publish(lab.artifacts)),
+                ("keep the lab", self._keep),
+                ("say how to go on", self._tell),
             ):
                 if not self.as_json:
                     describe(records.read(lab.id))

@@ -1,6 +1,7 @@
 """Agents: bound late and let go, changed, classified, deleted, as a real service has their hosts."""
 
 import json
+from functools import partial
 
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import (
@@ -103,7 +104,12 @@ def test_an_agents_spec_reaches_its_host_and_what_is_refused_is_told(world):
         ({"hostname": "localhost", "clusterDeploymentName": key._asdict()}, "localhost"),
     ):
         world.change(AGENT, agent, **wrong)
-        wait_until(text, lambda text=text: text in world.wait(AGENT, agent, "SpecSynced", "False InputError"), True, 10)
+        wait_until(
+            text,
+            partial(lambda wanted: wanted in world.wait(AGENT, agent, "SpecSynced", "False InputError"), text),
+            True,
+            10,
+        )
     # No start while a spec is not known.
     world.change(AGENT, agent, approved=True)
     world.wait(AGENT_CLUSTER_INSTALL, key, "RequirementsMet", "False UnsyncedAgents")

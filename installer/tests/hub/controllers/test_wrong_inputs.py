@@ -1,6 +1,7 @@
 """Inputs that are wrong, and then right: a condition with the field's reason that names the object, and a watch."""
 
 import json
+from functools import partial
 
 from installer.assisted.enums import Stage
 from installer.hub.kube.kinds import (
@@ -46,7 +47,7 @@ def test_what_comes_late_is_noticed_at_once(world):
         (config_map("late-b", two="b: 2"), "ConfigMaps late-a and late-b both have a manifest two.yaml"),
     ):
         world.apply(obj)
-        wait_until(text, lambda text=text: text in wrong(world, key), True, 10)
+        wait_until(text, partial(lambda wanted: wanted in wrong(world, key), text), True, 10)
     world.api.patch(CONFIG_MAP, Key(NAMESPACE, "late-b"), {"data": {"two.yaml": None, "three.yaml": "c: 3"}})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     cluster_id = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
