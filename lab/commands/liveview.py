@@ -46,7 +46,8 @@ _LOGGED = re.compile(r"(?:time=\S+ )?level=(?P<level>\w+) msg=(?P<text>.*)")
 _STAGE = re.compile(r"Host: (?P<host>\S+), reached installation stage (?P<stage>.*)")
 # Messages after which what an installer warned of before holds no more: of all, or of one host or validation.
 _PROGRESS = re.compile(
-    r"Cluster is ready for install|Successfully registered .*|.*reached installation stage .*|Bootstrap (Kube API Initialized|is complete)"
+    r"Cluster is ready for install|Successfully registered .*|.*reached installation stage .*"
+    r"|Bootstrap (Kube API Initialized|is complete)"
 )
 _MENDED = re.compile(
     r"Host (?P<host>\S+?):? (updated status from \S+ to (known|preparing)|validation: ).*"
@@ -127,6 +128,8 @@ class LiveView(logging.Handler):
         level = logged["level"] if logged else record.levelname.lower()
         text = logged["text"].removeprefix('"').removesuffix('"').replace('\\"', '"') if logged else text
         if phase := _PHASE.fullmatch(text):
+            if phase["outcome"] == "failed":
+                self._stay(self._lasting(0.0))
             self._take(phase)
         elif not text or text.startswith(_OWN_DOING):
             return
