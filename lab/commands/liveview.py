@@ -36,6 +36,8 @@ AWAITED = {
     "wait for the machine": "memory, processors and disk that other labs hold",
     "lab up": "the lab's DNS, registry, BMCs and machines",
     "create image": "the installer makes what the machines boot",
+    "insert media": "BMCs fetch the image",
+    "power on": "BMCs switch the machines on",
     "load config images": "machines start their live system, and read the config image",
     "wait-for bootstrap-complete": "hosts boot, register, are checked and install; the first control plane comes up",
     "wait-for install-complete": "the last host joins; cluster operators come up, and stop progressing",
