@@ -132,6 +132,7 @@ def test_deploy_as_json_is_one_document(cluster, capfd):
     assert told["cluster"]["console"]["command"] == f"node0-lab open --lab {told['lab']} console"
     assert [machine["name"] for machine in told["machines"]] == ["master-0"]
     assert "install-config.yaml: additionalTrustBundle: none → 1 certificate" in told["adapted"]
+    assert "machines: 256 → 16384 MiB of memory (master-0): less is refused by the release's service" in told["notes"]
     (cluster / "fail").touch()
     assert deploy(cluster, "--lab-keep", "never", "-o", "json") == 1
     assert json.loads(capfd.readouterr().out)["installed"] is False
