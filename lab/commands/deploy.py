@@ -259,9 +259,15 @@ class _Installation:
     def _tell(self) -> None:
         record = records.read(self.lab.id)
         if self.as_json:
-            state = {"installed": self.done, "kept": self._stays}
-            state |= {"notes": self.notes, "adapted": self.adapted}
-            places.print_json({**places.document(record), **state, "seconds": round(time.monotonic() - self.begin)})
+            document = {
+                **places.document(record),
+                "installed": self.done,
+                "kept": self._stays,
+                "notes": self.notes,
+                "adapted": self.adapted,
+                "seconds": round(time.monotonic() - self.begin),
+            }
+            places.print_json(document)
             return
         if self._stays:
             if self.done:
