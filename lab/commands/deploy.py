@@ -144,7 +144,11 @@ def run(arguments: argparse.Namespace) -> int:
     lab = Lab(topology, arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     notes = [f"machines: {line}" for line in hardware.raised(wanted, topology)]
     silent = [text for text in others if text not in stood_in(wanted)]
-    notes += [f"network: nothing answers at {text} (if yours does: --set 'aliases=[{text}]')" for text in silent]
+    notes += [
+        f"network: nothing answers at {text}, which the files name as a router or server; if yours does, --set "
+        f"'aliases=[{text}]'"
+        for text in silent
+    ]
     return _Installation(arguments, lab, chosen, notes).run(skip)
 
 
@@ -179,7 +183,7 @@ class _Installation:
     def __init__(self, arguments: argparse.Namespace, lab: Lab, chosen: Chosen, notes: Sequence[str]) -> None:
         self.arguments, self.lab, self.chosen = arguments, lab, chosen
         self.as_json = arguments.output == "json"
-        self.adapted = list(notes)
+        self.notes, self.adapted = list(notes), list[str]()
         self.up = self.done = False
         self.begin = time.monotonic()
 
@@ -214,10 +218,15 @@ class _Installation:
 
     def _install(self, work: Deployment, skip: Sequence[Path]) -> None:
         image, as_is = self.arguments.iso, self.arguments.as_is
-        self.adapted += [f"network: the lab answers at {text} too" for text in stood_in(self.lab.topology)]
-        self.adapted += work.prepare(self.arguments.directory, adapt=image is None, as_is=as_is, skip=skip)
-        for line in () if self.as_json else self.adapted:
-            print(f"adapted    {line}")
+        others = stood_in(self.lab.topology)
+        self.notes += [
+            f"network: the lab answers at {text} too, in the place of that router or server" for text in others
+        ]
+        self.adapted = work.prepare(self.arguments.directory, adapt=image is None, as_is=as_is, skip=skip)
+        if not self.as_json:
+            for label, lines in (("lab", self.notes), ("adapted", self.adapted)):
+                for line in lines:
+                    print(f"{label:<10} {line}")
         if image is None:
             work.create_image()
         work.boot(image=image)
@@ -255,8 +264,15 @@ class _Installation:
     def _tell(self) -> None:
         record = records.read(self.lab.id)
         if self.as_json:
-            state = {"installed": self.done, "kept": self._stays, "adapted": self.adapted}
-            places.print_json({**places.document(record), **state, "seconds": round(time.monotonic() - self.begin)})
+            document = {
+                **places.document(record),
+                "installed": self.done,
+                "kept": self._stays,
+                "notes": self.notes,
+                "adapted": self.adapted,
+                "seconds": round(time.monotonic() - self.begin),
+            }
+            places.print_json(document)
             return
         if self._stays:
             if self.done:

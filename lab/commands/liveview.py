@@ -36,6 +36,8 @@ AWAITED = {
     "wait for the machine": "memory, processors and disk that other labs hold",
     "lab up": "the lab's DNS, registry, BMCs and machines",
     "create image": "the installer makes what the machines boot",
+    "insert media": "BMCs fetch the image",
+    "power on": "BMCs switch the machines on",
     "load config images": "machines start their live system, and read the config image",
     "wait-for bootstrap-complete": "hosts boot, register, are checked and install; the first control plane comes up",
     "wait-for install-complete": "the last host joins; cluster operators come up, and stop progressing",
@@ -128,6 +130,8 @@ class LiveView(logging.Handler):
         level = logged["level"] if logged else record.levelname.lower()
         text = logged["text"].removeprefix('"').removesuffix('"').replace('\\"', '"') if logged else text
         if phase := _PHASE.fullmatch(text):
+            if phase["outcome"] == "failed":
+                self._stay(self._lasting(0.0))
             self._take(phase)
         elif not text or text.startswith(_OWN_DOING):
             return

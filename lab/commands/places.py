@@ -58,7 +58,8 @@ def tell_cluster(record: Record, indent: str = "") -> None:
             print(f"{indent}kubectl    {entry['command']}")
             print(f"{indent}kubeconfig {entry['file']} (in the lab's network: node0-lab exec --lab {record.id})")
         else:
-            print(f"{indent}{name:<10} {entry['command']}    ({entry['url']})")
+            until = ", while the hosts install" if name == "page" else ""
+            print(f"{indent}{name:<10} {entry['command']}    ({entry['url']}{until})")
             if password := entry.get("passwordFile"):
                 print(f"{indent}login      user kubeadmin, password in {password}")
 

@@ -145,6 +145,8 @@ def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
             warn(name)
         log.info('level=info msg="%s"', message)
         log.warning("level=warning msg=Found override for release image (x). Please be warned")
+        log.info("phase %s: %s after %.1f s", "wait-for bootstrap-complete", "failed", 1.0)
+        log.info("phase %s: %s after %.1f s", "collect the evidence", "passed", 1.0)
         raise ZeroDivisionError
 
     file = io.StringIO()

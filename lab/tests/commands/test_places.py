@@ -46,7 +46,10 @@ def test_a_lab_tells_its_machines_in_their_order_and_what_exists_of_its_cluster(
     assert bare["cluster"] == {"state": "none"}
     assert "node0-lab" not in listed(capsys)
     msgspec.structs.replace(record, cluster="installing").save()
-    assert "  page       node0-lab open --lab compact-1a2b page    (https://192.168.111.80:8090/)" in listed(capsys)
+    assert (
+        "  page       node0-lab open --lab compact-1a2b page    (https://192.168.111.80:8090/, while the hosts install)"
+        in listed(capsys)
+    )
     (record.root / "cluster/auth").mkdir(parents=True)
     (record.root / "cluster/auth/kubeconfig").touch()
     msgspec.structs.replace(record, cluster="installed").save()
