@@ -236,9 +236,10 @@ class Run:
         token: str = TOKEN,
         timeout: float | None = None,
         dated: Callable[[], str] | None = None,
+        macs: Sequence[str] = (),
     ) -> int:
         """Wait for `target` in a world of these moments; the exit code. With `openshift` in a directory of
-        openshift-install, whose service speaks plain HTTP."""
+        openshift-install, whose service speaks plain HTTP. `macs`: one of each host, in the order of `names`."""
         self.world = world = World(moments)
         world.archive, world.openshift = archive, openshift
         folders = [self.tmp / name for name in ("rest", "kube")]
@@ -252,6 +253,9 @@ class Run:
             "clusterName": "ostest", "baseDomain": "x.example", "platform": "none",
             "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0},
         }  # fmt: skip
+        if macs:
+            part["expectedHosts"]["macAddresses"] = [[mac] for mac in macs]
+            part["places"] = {"hosts": [f"agent-config.yaml: hosts[{index}]" for index in range(len(macs))]}
         state = _foreign(part) if openshift else {"node0": part}
         (self.dir / ".openshift_install_state.json").write_text(json.dumps(state))
         admin = leaf(KUBE_CA, "system:admin")
