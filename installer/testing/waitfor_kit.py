@@ -248,14 +248,14 @@ class Run:
         rest = server(world.rest, None if openshift else _serving(SERVICE_CA), folders[0])
         kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate, dated=dated)
         (self.dir / "auth").mkdir(parents=True)
+        described = {"macAddresses": [[mac] for mac in macs]} if macs else {}
         part = {
             "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate, "watcherToken": token,
             "clusterName": "ostest", "baseDomain": "x.example", "platform": "none",
-            "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0},
+            "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0}
+            | described,
+            "places": {"hosts": [f"agent-config.yaml: hosts[{index}]" for index in range(len(macs))]},
         }  # fmt: skip
-        if macs:
-            part["expectedHosts"]["macAddresses"] = [[mac] for mac in macs]
-            part["places"] = {"hosts": [f"agent-config.yaml: hosts[{index}]" for index in range(len(macs))]}
         state = _foreign(part) if openshift else {"node0": part}
         (self.dir / ".openshift_install_state.json").write_text(json.dumps(state))
         admin = leaf(KUBE_CA, "system:admin")
