@@ -162,7 +162,7 @@ def test_a_mistyped_host_is_named_at_once_and_hosts_are_in_the_inputs_order(run)
     for seen, mac in zip(hosts, ("52:54:00:00:00:f2", macs[1], macs[0]), strict=True):
         seen["inventory"] = json.dumps({"interfaces": [{"mac_address": mac}]})
     moments = [Moment(cluster("insufficient"), hosts[:2]), Moment(cluster("insufficient"), hosts)]
-    assert run(moments, names=("a", "b", "c"), macs=macs, timeout=0.7) == 5
+    assert run(moments, names=("a", "b", "c"), macs=macs, timeout=2) == 5
     told = [line for line in run.lines("WARNING") if "has not registered yet" in line]
     # Not a, which comes a moment later and differs more.
     assert told == [
