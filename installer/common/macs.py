@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 _LENGTH = len("52:54:00:00:00:01")
@@ -18,21 +18,40 @@ class ExpectedHost:
     macs: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Slip:
+    """A stranger, by its place among the strangers, whose MAC address is nearly a missing host's; `words` say how."""
+
+    stranger: int
+    mac: str
+    words: str
+
+
+def _digits(mac: str, other: str) -> int:
+    """Return in how many digits they differ; 0 where it is no slip of the hand."""
+    same_form = len(mac) == len(other) == _LENGTH
+    count = sum(a != b for a, b in zip(mac, other, strict=True)) if same_form else 0
+    return count if count in _WORDS else 0
+
+
 def difference(mac: str, other: str) -> str:
     """Say in how many digits the one may be the other mistyped ("one digit differs"); empty where it is no such slip.
 
     Both in lower case with colons.
     """
-    if len(mac) != _LENGTH or len(other) != _LENGTH:
-        return ""
-    return _WORDS.get(sum(a != b for a, b in zip(mac, other, strict=True)), "")
+    return _WORDS.get(_digits(mac, other), "")
 
 
-def nearest(macs: Iterable[str], others: Iterable[str]) -> tuple[str, str, str] | None:
-    """Return (mac, other, difference) of the first pair that differs by a slip; None without one."""
-    candidates = sorted(others)
-    pairs = ((mac, other) for mac in sorted(macs) for other in candidates)
-    return next(((mac, other, text) for mac, other in pairs if (text := difference(mac, other))), None)
+def mistyped(missing: Sequence[Collection[str]], strangers: Sequence[Collection[str]]) -> dict[int, Slip]:
+    """Return, by its place, each missing host that a stranger may be: for each stranger the one that is nearest."""
+    found: dict[int, Slip] = {}
+    for number, own in enumerate(strangers):
+        pairs = ((index, mac, other) for index, macs in enumerate(missing) for mac in own for other in macs)
+        near = [(count, index, mac) for index, mac, other in pairs if (count := _digits(mac, other))]
+        if near:
+            count, index, mac = min(near)
+            found.setdefault(index, Slip(number, mac, _WORDS[count]))
+    return found
 
 
 def listed(hosts: Iterable[ExpectedHost]) -> str:

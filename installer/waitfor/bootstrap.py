@@ -179,12 +179,15 @@ class Bootstrap:
             self._judge(self.cluster or cluster_of(self.raw_cluster), self.hosts)
             return
         self.cluster = cluster = cluster_of(self.raw_cluster)
-        seen = sorted(map(host_of, self.raw_hosts), key=lambda host: self.inputs.expected.rank(host.macs))
-        self.hosts = hosts = decide.named(tuple(seen), self.inputs.expected)
+        self.hosts = hosts = decide.named(self._ordered(), self.inputs.expected)
         self.report.status(cluster, hosts)
         self.report.validations(cluster, hosts)
         self.rebooting = self.rebooting or decide.rebooted(hosts)
         self._judge(cluster, hosts)
+
+    def _ordered(self) -> tuple[HostSeen, ...]:
+        """Return the hosts as the configuration lists them."""
+        return tuple(sorted(map(host_of, self.raw_hosts), key=lambda host: self.inputs.expected.rank(host.macs)))
 
     def _unregistered(self, what: str, count: int) -> None:
         """Report that the service has `count` of these, where one is expected. Raises ClientError."""
@@ -421,7 +424,7 @@ class Bootstrap:
                 infra_env = str(self.service.infra_envs()[0].get("id"))
                 self._take_events(infra_env)
                 self.raw_hosts = hosts_of_service(self.service, infra_env)
-                self.hosts = tuple(host_of(raw) for raw in self.raw_hosts)
+                self.hosts = self._ordered()
             except (ClientError, IndexError) as error:
                 self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)
         if waiting:

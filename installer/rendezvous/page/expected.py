@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from installer.common.macs import ExpectedHost, nearest
+from installer.common.macs import ExpectedHost, Slip, mistyped
 from installer.rendezvous.store.model import Host, InfraEnv
 from installer.rendezvous.validations.hostview import hostname_of, inventory_of
 
@@ -43,24 +43,21 @@ def missing(listed: Sequence[ExpectedHost], hosts: Sequence[Host]) -> list[dict[
     described = {mac for entry in listed for mac in entry.macs}
     seen = [(host, macs_of(host)) for host in hosts]
     present = {mac for _, macs in seen for mac in macs}
+    absent = [(rank, entry) for rank, entry in enumerate(listed) if present.isdisjoint(entry.macs)]
     strangers = [(host, macs) for host, macs in seen if macs and not macs & described]
+    slips = mistyped([entry.macs for _, entry in absent], [macs for _, macs in strangers])
     return [
         {
             "id": entry.macs[0],
             "rank": rank,
             "name": entry.name,
             "macs": list(entry.macs),
-            "hint": _mistyped(entry, strangers),
+            "hint": _hint(strangers[slips[index].stranger][0], slips[index]) if index in slips else "",
         }
-        for rank, entry in enumerate(listed)
-        if present.isdisjoint(entry.macs)
+        for index, (rank, entry) in enumerate(absent)
     ]
 
 
-def _mistyped(entry: ExpectedHost, strangers: Sequence[tuple[Host, frozenset[str]]]) -> str:
-    """Return a sentence about the stranger whose MAC address is nearly one of these; empty without one."""
-    for host, macs in strangers:
-        if pair := nearest(macs, entry.macs):
-            name = hostname_of(host, inventory_of(host)) or host.id
-            return f"{name} registered with {pair[0]}, {pair[2]}: is one of the two mistyped?"
-    return ""
+def _hint(host: Host, slip: Slip) -> str:
+    name = hostname_of(host, inventory_of(host)) or host.id
+    return f"{name} registered with {slip.mac}, {slip.words}: is one of the two mistyped?"

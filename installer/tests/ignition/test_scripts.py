@@ -277,7 +277,7 @@ def look_at_the_status(
     if node_zero:
         (tmp_path / "etc/assisted/node0").touch()
     script = tmp_path / "usr/local/bin/install-status.sh"
-    script.write_text(script.read_text().replace("pause 30", "exit 0"))
+    script.write_text(script.read_text().replace('pause "$every"', "exit 0"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         if listens:
@@ -409,7 +409,7 @@ def test_a_retried_pull_is_shown_until_the_next_message(tmp_path):
         f'cp "{tmp_path}/run/agent-installer/banner" "{tmp_path}/banner$((n))"; n=$((n + 1)); [ $n -lt 4 ] || exit 0; '
         f'cp "{tmp_path}/look$n" "{tmp_path}/look"'
     )
-    text = script.read_text().replace("pause 30", after).replace("service_listens ||", ": ||")
+    text = script.read_text().replace('pause "$every"', after).replace("service_listens ||", ": ||")
     script.write_text("n=0\n" + text)
     (tmp_path / "look").write_text((tmp_path / "look0").read_text())
     done = subprocess.run(["bash", script], env=env, check=True, capture_output=True, text=True, timeout=30)

@@ -92,7 +92,8 @@ while :; do
     fi
     # Once the service listens, hosts whose agent runs say the rest to it. A unit is active, too, while it pulls again.
     doubtful=("${stopped[@]}" "${told[@]}")
-    service_listens || doubtful=("${UNITS[@]}")
+    every=30
+    service_listens || doubtful=("${UNITS[@]}") every=10
     told=()
     for unit in "${doubtful[@]}"; do
         images=$(image_failure "$unit")
@@ -111,6 +112,7 @@ while :; do
         issue_clear 80-host-config
     fi
     banner
-    # Each look is a process and a question to systemd; on an emulated CPU two in a hundred of it at every 10 s.
-    pause 30
+    # Each look is a process and a question to systemd; on an emulated CPU two in a hundred of it at every 10 s. As long
+    # as nobody listens, who waits is to know soon why.
+    pause "$every"
 done
