@@ -30,7 +30,7 @@ NODE0_LAB = str(Path(sys.executable).with_name("node0-lab"))
 EXAMPLE = "docs/examples/one-node"
 #: Seconds until a lab is up and its service serves the page, and until an installation has ended.
 UP_SECONDS, DEPLOY_SECONDS = 300.0, 3600.0
-WIDTH, OF_SERVICE, OF_RUN = 1000, 780, 560
+WIDTH, OF_SERVICE, OF_RUN = 900, 780, 480
 #: What the page says when a picture of it is worth taking.
 BUSY = "document.body.innerText.includes('Writing image to disk')"
 #: What `deploy` prints once the orchestrator is at work.
