@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -51,7 +50,7 @@ def deploying(artifacts: Path, *options: str) -> Iterator[subprocess.Popen[bytes
         yield process
     finally:
         if process.poll() is None:
-            process.send_signal(signal.SIGINT)
+            process.terminate()  # its lab ends with it
         process.wait(END_SECONDS)
 
 
