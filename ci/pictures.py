@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from drivers.browser import Page, chromium
@@ -28,9 +29,10 @@ from scenarios.testing.page import watching
 ROOT = Path(__file__).parents[1]
 NODE0_LAB = str(Path(sys.executable).with_name("node0-lab"))
 EXAMPLE = "docs/examples/one-node"
-#: Seconds until a lab is up and its service serves the page, and until an installation has ended.
-UP_SECONDS, DEPLOY_SECONDS = 300.0, 3600.0
-WIDTH, OF_SERVICE, OF_RUN = 1000, 780, 560
+#: Seconds until a lab is up (others may be before it) or its service serves the page, until an installation has ended,
+#: and until one that was interrupted has.
+UP_SECONDS, DEPLOY_SECONDS, END_SECONDS = 900.0, 3600.0, 120.0
+WIDTH, OF_SERVICE, OF_RUN = 900, 780, 480
 #: What the page says when a picture of it is worth taking.
 BUSY = "document.body.innerText.includes('Writing image to disk')"
 #: What `deploy` prints once the orchestrator is at work.
@@ -38,40 +40,49 @@ AT_WORK = "reached installation stage Waiting for bootkube"
 KILL = ("fault", "begin", "kill", "--node", "master-0", "--process", "orchestrator")
 
 
-def deploy(artifacts: Path, *options: str) -> subprocess.Popen[bytes]:
-    """Start `node0-lab deploy` as a user does; its output is in ARTIFACTS.log."""
+@contextmanager
+def deploying(artifacts: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `node0-lab deploy` as a user does, not longer than the block; its output is in ARTIFACTS.log."""
     words = [NODE0_LAB, "deploy", EXAMPLE, "--machines", "container", "--artifacts", str(artifacts), *options]
     with artifacts.with_suffix(".log").open("wb") as log:
-        return subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(words, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()  # its lab ends with it
+        process.wait(END_SECONDS)
 
 
 def installed(artifacts: Path, picture: Path) -> str:
     """Install, and take a picture meanwhile; what a user's commands print, up to the end of the lab. Raises LabError
     where it fails."""
-    process = deploy(artifacts)
-    lab = lab_of(process, artifacts)
-    try:
-        of_service(lab, picture)
-        code = process.wait(DEPLOY_SECONDS)
-        output = artifacts.with_suffix(".log").read_text(errors="replace")
-        if code:
-            raise LabError(output)
-        output += "$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
-    finally:
-        lab.detach()
-        down = _said("down", "--lab", lab.id)
+    with deploying(artifacts) as process:
+        lab = lab_of(process, artifacts)
+        try:
+            of_service(lab, picture)
+            code = process.wait(DEPLOY_SECONDS)
+            output = artifacts.with_suffix(".log").read_text(errors="replace")
+            if code:
+                raise LabError(output)
+            output += "$ node0-lab kubectl get nodes\n" + _said("kubectl", "--lab", lab.id, "get", "nodes")
+        finally:
+            lab.detach()
+            down = _said("down", "--lab", lab.id)
     return f"{output}$ node0-lab down\n{down}"
 
 
 def failed(artifacts: Path) -> None:
     """Install, and kill the orchestrator meanwhile. Raises LabError where that is no failure."""
-    process, log = deploy(artifacts, "--lab-keep", "never"), artifacts.with_suffix(".log")
-    lab = lab_of(process, artifacts)
-    lab.detach()
-    wait_until(lambda: AT_WORK in log.read_text(errors="replace"), UP_SECONDS, f"{log} to have {AT_WORK!r}", poll=0.5)
-    _said(*KILL, "--lab", lab.id)
-    if not process.wait(DEPLOY_SECONDS):
-        raise LabError(f"{artifacts}: it was installed although its orchestrator was killed")
+    log = artifacts.with_suffix(".log")
+    with deploying(artifacts, "--lab-keep", "never") as process:
+        lab = lab_of(process, artifacts)
+        lab.detach()
+        words = f"{log} to have {AT_WORK!r}"
+        wait_until(lambda: AT_WORK in log.read_text(errors="replace"), UP_SECONDS, words, poll=0.5)
+        _said(*KILL, "--lab", lab.id)
+        if not process.wait(DEPLOY_SECONDS):
+            raise LabError(f"{artifacts}: it was installed although its orchestrator was killed")
 
 
 def _said(*words: str) -> str:

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -84,7 +85,9 @@ class Lab(AbstractContextManager["Lab"]):
         self.nodes = Nodes()
 
         self._storage = release.registry_storage if release else None
-        self._command = command or shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        program = Path(sys.argv[0]).name
+        own = [program if shutil.which(program) else str(Path(sys.argv[0]).absolute()), *sys.argv[1:]]
+        self._command = command or shlex.join(own)
         self._release = release.version if release else "none"
         self._mirrors = tuple((m.source, m.repository) for m in release.mirrors) if release else ()
         self.components: Mapping[str, str] = release.components if release else {}

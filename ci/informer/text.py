@@ -8,6 +8,7 @@ from typing import Any
 from ci.informer.arithmetic.durations import notable
 from ci.informer.arithmetic.proportions import wilson
 from ci.informer.history.store import Row
+from ci.informer.judging.clusters import Cluster
 from ci.informer.judging.review import JobState
 from ci.informer.judging.verdict import JobVerdict, Verdict
 
@@ -101,6 +102,19 @@ def run_data(row: Row) -> dict[str, Any]:
         "cluster": row.cluster,
         "reason": row.reason,
         "folder": row.folder,
+    }
+
+
+def cluster_data(cluster: Cluster, last: Row, notes: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return failures that are the same one, for programs: with the last of its runs, and notes with their times."""
+    return {
+        "cluster": cluster.id,
+        "runs": cluster.runs,
+        "jobs": cluster.jobs,
+        "first_seen": str(cluster.first_seen),
+        "last_seen": str(cluster.last_seen),
+        "last": run_data(last),
+        "notes": [{"written": written, "note": note} for written, note in notes],
     }
 
 

@@ -36,6 +36,8 @@ EVIDENCE = (
     ("machines", ("libvirt/*",)),
     ("could not be collected", ("missing.txt",)),
 )
+# By which a page of ours is known, of this version and earlier ones.
+_MARK = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222"
 _STYLE = """
 :root{color-scheme:light}*{box-sizing:border-box}
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222;background:#fff}
@@ -165,10 +167,11 @@ def page(root: Path, all_runs: Sequence[Run]) -> str:
 
 
 def check(root: Path) -> None:
-    """Raise EvidenceError where another file is called as our page would be."""
-    path = root / PAGE
-    if path.is_symlink() or (path.exists() and not (path.is_file() and _STYLE in text_in(path, len(_STYLE) + _HEAD))):
-        raise EvidenceError(f"{path}: is no page of a run, and would be replaced: name another folder")
+    """Raise EvidenceError where another file is called as our page or its summary would be."""
+    for path, mark in ((root / PAGE, _MARK), (root / summary.SUMMARY, summary.HEAD)):
+        is_ours = path.is_file() and not path.is_symlink() and mark in text_in(path, len(mark) + _HEAD)
+        if os.path.lexists(path) and not is_ours:
+            raise EvidenceError(f"{path}: is no page of a run, and would be replaced: name another folder")
 
 
 def write(root: Path) -> Path | None:

@@ -10,7 +10,8 @@ from pathlib import Path
 from lab.evidence import reason as reasons
 from lab.evidence.record import Run, clock, runs, word
 
-SUMMARY = "summary.md"
+#: The file, and how it begins.
+SUMMARY, HEAD = "summary.md", "| run | outcome | took | error |"
 #: The variable by which GitHub's runners name a file, and how much they take of a step.
 GITHUB = "GITHUB_STEP_SUMMARY"
 _MOST = 900_000
@@ -19,7 +20,7 @@ _ICONS = {"passed": "✅", "skipped": "⏭️", "failed": "❌"}
 
 def summary(all_runs: Sequence[Run]) -> str:
     """Return the summary of these runs: a table, then each red run's reason."""
-    lines = ["| run | outcome | took | error |", "| --- | --- | --- | --- |"]
+    lines = [HEAD, "| --- | --- | --- | --- |"]
     found = [(run, reasons.of(run)) for run in all_runs]
     for run, why in found:
         error = _cell(why.error) if why else ""

@@ -92,7 +92,9 @@ def _triage(arguments: argparse.Namespace) -> int:
     symptoms = table.read(arguments.symptoms)
     with existing_history(arguments) as history:
         labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
-        say(f"{labelled} red runs labelled, {clustered} put into clusters")
+        as_text = arguments.output == "text"
+        if as_text:
+            say(f"{labelled} red runs labelled, {clustered} put into clusters")
         if arguments.note:
             written = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
             what, note = arguments.note
@@ -100,9 +102,13 @@ def _triage(arguments: argparse.Namespace) -> int:
             history.note(note, written, run=run, cluster=what if run is None else None)
         since = arguments.since or datetime.now(UTC).date() - timedelta(days=clusters.DAYS)
         listed = clusters.listed(history, since)
+        last = {row.cluster: row for row in history.runs(since=since)}
+        if not as_text:
+            notes = {cluster.id: history.notes(cluster=cluster.id) for cluster in listed}
+            _print_json([text.cluster_data(cluster, last[cluster.id], notes[cluster.id]) for cluster in listed])
+            return ACCEPTED
         if not listed:
             say(f"no run has failed since {since}; --since DAY shows older failures")
-        last = {row.cluster: row for row in history.runs(since=since)}
         for cluster in listed:
             row = last[cluster.id]
             seen = f"{cluster.first_seen} to {cluster.last_seen}"
@@ -190,7 +196,7 @@ def add(command: Adder) -> None:
     compare.add_argument("b", type=name, metavar="B", help="the payload to judge by it")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
     page.add_argument("directory", type=Path, metavar="DIR", help="where to; index.html is the first page")
-    for sub in (status, verdict, history):
+    for sub in (status, verdict, history, triaged):
         add_output(sub)
     for sub in (verdict, page):
         add_blocking(sub)

@@ -168,6 +168,8 @@ def test_triage_shows_clusters_and_keeps_notes(history, node0_ci, capsys):
     name = out.splitlines()[1].split()[0]
     assert node0_ci("triage", "--since", FIRST, "--note", name, "known: see the board") == 0
     assert "known: see the board" in capsys.readouterr().out
+    assert node0_ci("triage", "--since", FIRST, "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["notes"][0]["note"] == "known: see the board"
     assert node0_ci("triage", "--note", "c00000000", "nobody") == 2
 
 
