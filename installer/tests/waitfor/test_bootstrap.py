@@ -325,8 +325,5 @@ def test_images_are_read_completely_once_when_no_host_registers(run, monkeypatch
     monkeypatch.setattr(Bootstrap, "image_problems", problems)
     nobody = Moment(cluster("insufficient"), evaluations=4)
     assert run([nobody, Moment(kube=DONE)]) == 0
-    assert [line for line in run.lines("WARNING") if "Hosts cannot" in line] == [
-        f"The registry does not have the release's images: mirror them to it, or correct the name. {line}"
-        for line in problems(None)
-    ]
+    assert [line for line in run.lines("WARNING") if line.startswith("Hosts cannot")] == list(problems(None))
     assert asked[:-1] == [True]
