@@ -297,10 +297,10 @@ class Bootstrap:
         if self.complaint and (before or self.complaint in self.complaints):
             self.repeated_complaint = self.complaint, now
         self.complaints.add(self.complaint)
-        told = self.complaint if before else ""
+        repeated = self.complaint if before else ""
         # Of one cause the text differs at each attempt, by a port for one.
-        cause = remedies.remedy(told, self.inputs.places)
-        self.report.once("complaint", remedies.explained(told, self.inputs.places), logging.WARNING, key=cause)
+        cause = remedies.remedy(repeated, self.inputs.places)
+        self.report.once("complaint", remedies.explained(repeated, self.inputs.places), logging.WARNING, key=cause)
 
     def _tell_image_problems(self, *, whole: bool = False) -> None:
         for index, problem in enumerate(self.image_problems(whole=whole)):

@@ -86,9 +86,9 @@ def test_a_host_that_is_listed_has_its_name(tmp_path, nics):
     ],
 )
 def test_a_stranger_says_so_on_its_own_console(tmp_path, nic, replicas, end):
-    told = name_host(tmp_path, nic, described=TWO, replicas=replicas)
+    shown = name_host(tmp_path, nic, described=TWO, replicas=replicas)
     text = f"No NIC of this machine is in the configuration: it has {nic}."
-    assert told == ("" if end is None else f"{text}{end}\n")
+    assert shown == ("" if end is None else f"{text}{end}\n")
 
 
 ADDRESSES = (
@@ -313,7 +313,7 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "cause"),
     [
         (
             "dial tcp: lookup r.example on 192.0.2.53:53: read udp 192.0.2.9:41373->192.0.2.53:53: i/o timeout",
@@ -332,11 +332,11 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
         ),
     ],
 )
-def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, told):
+def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, cause):
     # The names in front of it may be longer than a console's line, and than what is kept.
     source = f"initializing source docker://r.example/{'x' * 700}: pinging container registry r.example: "
     output = look_at_the_status(tmp_path, f"Error: {source}{reason}")
-    assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {told}initializing ")
+    assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {cause}initializing ")
     # As wait-for reads it
     line = remedies.remedy(output, Places())
     assert line.startswith(("DNS server", "r.example", "The certificate of r.example", "The registry", "192.0.2.5"))
