@@ -265,8 +265,8 @@ class Bootstrap:
             if unreachable:
                 why = self.wrong_service or self._outside()
                 address = self.inputs.rendezvous_ip
-                key = remedies.remedy(why, self.inputs.places)
-                self.report.once("unreachable", f"Cannot access Rendezvous Host {address}: {why}", key=key)
+                line = remedies.explained(f"Cannot access Rendezvous Host {address}: {why}", self.inputs.places)
+                self.report.once("unreachable", line, key=remedies.remedy(line, self.inputs.places))
                 if self.wrong_service:
                     # Something runs: no image is missing.
                     self.report.once("answered", self.wrong_service, logging.WARNING)
@@ -297,10 +297,13 @@ class Bootstrap:
         if self.complaint and (before or self.complaint in self.complaints):
             self.repeated_complaint = self.complaint, now
         self.complaints.add(self.complaint)
-        told = self.complaint if before else ""
         # Of one cause the text differs at each attempt, by a port for one.
-        cause = remedies.remedy(told, self.inputs.places)
-        self.report.once("complaint", remedies.explained(told, self.inputs.places), logging.WARNING, key=cause)
+        cause = remedies.remedy(self.complaint, self.inputs.places)
+        # After a while a known cause does not pass.
+        lasting = self.complaint if before or (cause and self.unreachable) else ""
+        self.report.once(
+            "complaint", remedies.explained(lasting, self.inputs.places), logging.WARNING, key=lasting and cause
+        )
 
     def _tell_image_problems(self, *, whole: bool = False) -> None:
         for index, problem in enumerate(self.image_problems(whole=whole)):

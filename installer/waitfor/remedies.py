@@ -86,14 +86,15 @@ _KINDS: Sequence[tuple[re.Pattern[str], Callable[[_Found], str]]] = (
     (re.compile(r"lookup (?P<name>[\w.-]+): Temporary failure in name resolution"), _unknown_name),
     (
         re.compile(
-            r"rejects the pull secret|unauthorized|authentication required|invalid username/password|StatusCode: 40[13]"
+            r"rejects the pull secret|unauthorized|authentication required|invalid username/password|"
+            r"StatusCode: 40[13]|access to the resource is denied|\b401\b"
         ),
         _rejected,
     ),
     (re.compile(r"certificate is not trusted here|x509: [^\[\];]*"), _untrusted),
     (
         re.compile(
-            r"registry has no such image|manifest unknown|name unknown|repository name not known|StatusCode: 404"
+            r"registry has no such image: |manifest unknown|name unknown|repository name not known|StatusCode: 404"
         ),
         _no_image,
     ),

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from importlib import resources
 from pathlib import Path
 
@@ -86,9 +87,9 @@ def test_a_host_that_is_listed_has_its_name(tmp_path, nics):
     ],
 )
 def test_a_stranger_says_so_on_its_own_console(tmp_path, nic, replicas, end):
-    told = name_host(tmp_path, nic, described=TWO, replicas=replicas)
+    shown = name_host(tmp_path, nic, described=TWO, replicas=replicas)
     text = f"No NIC of this machine is in the configuration: it has {nic}."
-    assert told == ("" if end is None else f"{text}{end}\n")
+    assert shown == ("" if end is None else f"{text}{end}\n")
 
 
 ADDRESSES = (
@@ -313,7 +314,7 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "cause"),
     [
         (
             "dial tcp: lookup r.example on 192.0.2.53:53: read udp 192.0.2.9:41373->192.0.2.53:53: i/o timeout",
@@ -332,14 +333,38 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
         ),
     ],
 )
-def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, told):
+def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, cause):
     # The names in front of it may be longer than a console's line, and than what is kept.
     source = f"initializing source docker://r.example/{'x' * 700}: pinging container registry r.example: "
     output = look_at_the_status(tmp_path, f"Error: {source}{reason}")
-    assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {told}initializing ")
+    assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {cause}initializing ")
     # As wait-for reads it
     line = remedies.remedy(output, Places())
     assert line.startswith(("DNS server", "r.example", "The certificate of r.example", "The registry", "192.0.2.5"))
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_dns_servers_that_do_not_answer_are_named_before_podman_does(tmp_path, alive):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/resolv.conf").write_text("search x.example\nnameserver 127.0.0.2\nnameserver 127.0.0.1\n")
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        questions = []
+
+        def serve() -> None:
+            question, peer = server.recvfrom(512)
+            questions.append(question)
+            server.sendto(question[:2] + b"\x81\x85" + question[4:], peer)  # REFUSED is an answer, too
+
+        if alive:
+            threading.Thread(target=serve, daemon=True).start()
+        output = look_at_the_status(tmp_path, "", DNS_PORT=str(server.getsockname()[1]))
+    expected = "" if alive else "install-status: DNS server 127.0.0.2 does not answer, nor does 127.0.0.1\n"
+    assert output == expected
+    if alive:
+        assert questions == [bytes.fromhex("1234 0100 0001 0000 0000 0000 00 0002 0001")]
+    else:
+        assert remedies.remedy(output, Places()).startswith("DNS server 127.0.0.2 does not answer: ")
 
 
 SPOILT = "writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"

@@ -163,9 +163,9 @@ def test_a_mistyped_host_is_named_at_once_and_hosts_are_in_the_inputs_order(run)
         seen["inventory"] = json.dumps({"interfaces": [{"mac_address": mac}]})
     moments = [Moment(cluster("insufficient"), hosts[:2]), Moment(cluster("insufficient"), hosts)]
     assert run(moments, names=("a", "b", "c"), macs=macs, timeout=2) == 5
-    told = [line for line in run.lines("WARNING") if "has not registered yet" in line]
+    lines = [line for line in run.lines("WARNING") if "has not registered yet" in line]
     # Not a, which comes a moment later and differs more.
-    assert told == [
+    assert lines == [
         f"Host c with MAC address {macs[2]} has not registered yet (2 of 3 expected hosts registered); stranger "
         "registered with 52:54:00:00:00:f2, one digit differs: is one of the two mistyped? "
         "(agent-config.yaml: hosts[2])"
@@ -325,8 +325,5 @@ def test_images_are_read_completely_once_when_no_host_registers(run, monkeypatch
     monkeypatch.setattr(Bootstrap, "image_problems", problems)
     nobody = Moment(cluster("insufficient"), evaluations=4)
     assert run([nobody, Moment(kube=DONE)]) == 0
-    assert [line for line in run.lines("WARNING") if "Hosts cannot" in line] == [
-        f"The registry does not have the release's images: mirror them to it, or correct the name. {line}"
-        for line in problems(None)
-    ]
+    assert [line for line in run.lines("WARNING") if line.startswith("Hosts cannot")] == list(problems(None))
     assert asked[:-1] == [True]

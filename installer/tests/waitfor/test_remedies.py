@@ -60,6 +60,17 @@ LOOKUP = "lookup mirror.lab on 192.0.2.10:53: read udp 192.0.2.16:%d->192.0.2.10
         (f"{PULL}x509: certificate has expired", "The certificate of mirror.lab:5000 is out of date"),
         (ALSO % "manifest unknown", f"mirror.lab:5000 does not have the release's images ({MIRROR}): "),
         (f"{PULL}{GET} 192.0.2.5:5000: connect: no route to host", f"mirror.lab:5000 does not answer ({MIRROR}): "),
+        # As installer.release puts skopeo's words: the mirror is named, not the image's own registry.
+        (
+            "cannot read image quay.io/x@sha256:0: the registry has no such image (mirror.lab:5000/ocp: manifest "
+            "unknown; quay.io/x: unauthorized)",
+            f"mirror.lab:5000 does not have the release's images ({MIRROR}): ",
+        ),
+        (
+            "cannot read image quay.io/x@sha256:0: the registry rejected the pull secret (mirror.lab:5000/ocp: "
+            "unauthorized)",
+            f"mirror.lab:5000 rejects the pull secret ({PLACES.pull_field}): ",
+        ),
         ("cannot read image quay.io/x@sha256:0: no answer from its registry within 20 s", "quay.io does not answer: "),
         (
             "Couldn't resolve domain name mirror.lab, the release image's registry, on the host",
@@ -79,7 +90,8 @@ def test_the_cause_comes_first_with_its_field(text: str, line: str) -> None:
 def test_a_cause_is_told_once_whatever_its_text(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ports: Any = iter(range(40000, 60000))
     monkeypatch.setattr(outside, "complaint", lambda *_: f"Rendezvous says: {PULL}{GET}: {LOOKUP % next(ports)}")
-    assert run([Moment()], settings=replace(QUICK, notice_every=0), timeout=1) == 5
+    assert run([Moment()], settings=replace(QUICK, notice_every=0, unreachable_after=60), timeout=3) == 5
+    assert next(ports) > 40003
     [line] = [line for line in run.lines("WARNING") if "DNS server" in line]
     assert line.startswith(
         "DNS server 192.0.2.10 does not answer: is it the right one for the hosts, and does it run. "

@@ -65,7 +65,7 @@ api() {
 }
 
 # tell_stranger: shows on the console that the configuration lists no NIC of this machine, and the host that it may be.
-# Where the configuration leaves hosts undescribed, only one that looks mistyped is told.
+# Where the configuration leaves hosts undescribed, only a machine that looks mistyped says so.
 tell_stranger() {
     local address best=3 differs file=/etc/assisted/expected-hosts index listed=0 mac macs name near="" own=() text
     [ -s "$file" ] || return 0

@@ -10,7 +10,7 @@ UNITS=(agent.service)
 [ ! -e /etc/assisted/node0 ] || UNITS=(assisted-service.service agent.service)
 RUN_DIR=${PATH_PREFIX-}/run/agent-installer
 FAILURES=$RUN_DIR/host-config-failures
-TROUBLES=(70-agent-services 75-agent-images 80-host-config)
+TROUBLES=(70-agent-services 75-agent-images 76-dns 80-host-config)
 # Podman's words for a pull that failed and is tried again, and for one that is given up.
 PULL='level=warning msg="Failed, retrying'
 PULL+='|^Error: .*(initializing source|choosing (an )?image|copying system image|reading blob|writing blob)'
@@ -64,6 +64,28 @@ image_failure() {
     printf '%s' "$why"
 }
 
+# answers SERVER: whether a DNS server says anything within 3 s, asked for the root's servers.
+answers() {
+    local status=0 fd
+    { exec {fd}<>"/dev/udp/$1/${DNS_PORT:-53}"; } 2>/dev/null || return 1
+    printf '\022\064\001\0\0\001\0\0\0\0\0\0\0\0\002\0\001' >&"$fd" || status=1
+    [ "$status" = 1 ] || read -r -N 1 -t 3 -u "$fd" _ || status=1
+    exec {fd}>&-
+    return "$status"
+}
+
+# dns_failure: the DNS servers of this host, where none of them answers. Podman takes over a minute to say so.
+dns_failure() {
+    local file=${PATH_PREFIX-}/etc/resolv.conf server servers=() word
+    [ -r "$file" ] || return 0
+    while read -r word server _; do
+        [ "$word" = nameserver ] || continue
+        ! answers "$server" || return 0
+        servers+=("$server")
+    done <"$file"
+    [ ${#servers[@]} = 0 ] || printf 'DNS server %s does not answer%s' "${servers[0]}" "${servers[1]+, nor does ${servers[1]}}"
+}
+
 banner() {
     local name text=
     for name in "${TROUBLES[@]}"; do
@@ -101,6 +123,13 @@ while :; do
         told=("$unit")
         break
     done
+    dns=
+    [ "$every" = 30 ] || [ -n "$images" ] || dns=$(dns_failure 2>/dev/null)
+    if [ -n "$dns" ]; then
+        issue_set 76-dns "$dns"
+    else
+        issue_clear 76-dns
+    fi
     if [ -n "$images" ]; then
         issue_set 75-agent-images "Images cannot be $images"
     else
