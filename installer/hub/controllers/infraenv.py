@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from installer.assisted.errors import ClientError
 from installer.hub.conditions import Condition
 from installer.hub.kube.kinds import (
+    AGENT_SERVICE_CONFIG,
     CLUSTER_DEPLOYMENT,
     INFRA_ENV,
     NMSTATE_CONFIG,
@@ -76,8 +77,9 @@ class InfraEnvController:
         hub.caches[CLUSTER_DEPLOYMENT].index("uid", lambda obj: [uid_of(obj)])
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
-        """Return NMStateConfigs, pull secrets and ClusterDeployments."""
+        """Return NMStateConfigs, pull secrets, ClusterDeployments, and the mirrors that all images hold."""
         return {
+            AGENT_SERVICE_CONFIG: lambda _: map(key_of, self._cache.list()),
             NMSTATE_CONFIG: self._of_nmstate_config,
             SECRET: lambda secret: map(key_of, self._cache.by("secret", str(key_of(secret)))),
             CLUSTER_DEPLOYMENT: lambda deployment: map(key_of, self._cache.by("cluster", str(key_of(deployment)))),
