@@ -17,7 +17,6 @@ from installer.common.formats import jsontext
 from installer.hub.admission.clusters import cluster_install
 from installer.hub.conditions import condition, set_conditions
 from installer.hub.controllers.inputs import Inputs, problem_of
-from installer.hub.kube.api import Conflict
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
@@ -333,19 +332,20 @@ class ClusterController:
         return self._hub.patch(AGENT_CLUSTER_INSTALL, install, {"spec": {"clusterMetadata": metadata}})
 
     def _put_secret(self, deployment: Json, key: Key, secret_type: str, data: Mapping[str, bytes]) -> None:
-        """Have a Secret hold these entries, whoever has made it."""
+        """Have a Secret hold these entries, whoever has made it; nothing is written where it does."""
         labels = {DEPLOYMENT_LABEL: key_of(deployment).name, TYPE_LABEL: secret_type, **BACKUP}
         encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        found = self._hub.api.get(SECRET, key)
+        if found is not None:
+            if found.get("data") != encoded or not labels.items() <= labels_of(found).items():
+                self._hub.api.patch(SECRET, key, {"data": encoded, "metadata": {"labels": labels}})
+            return
         wanted = SECRET.new(key, type="Opaque", data=encoded)
         wanted["metadata"] |= {
             "labels": labels,
             "ownerReferences": [owner_reference(CLUSTER_DEPLOYMENT, deployment)],
         }
-        try:
-            self._hub.api.create(SECRET, wanted)
-        except Conflict:
-            merge = {"data": encoded, "metadata": {"labels": labels}}
-            self._hub.api.patch(SECRET, key, merge)
+        self._hub.api.create(SECRET, wanted)
 
     def _write(self, install: Json, facts: ClusterFacts) -> Json:
         cluster_id = (facts.cluster or {}).get("id")

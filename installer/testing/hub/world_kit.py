@@ -29,6 +29,7 @@ from installer.hub.kube.kinds import (
 )
 from installer.hub.kube.manager import Manager
 from installer.hub.operator import CONTROLLERS, KINDS
+from installer.hub.service import CONFLICT
 from installer.testing.engine.fleet_kit import Machine
 from installer.testing.hub.apiserver import ApiServer, api_server
 from installer.testing.service.service_kit import Standalone
@@ -181,7 +182,13 @@ class HubWorld:
             output = machine.answer(step["step_type"], step["args"])
             if output is not None:
                 body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0}
-                self.agents.reply(identity, machine.id, version, {**body, "output": json.dumps(output), "error": ""})
+                try:
+                    self.agents.reply(
+                        identity, machine.id, version, {**body, "output": json.dumps(output), "error": ""}
+                    )
+                except ClientError as error:
+                    if error.status != CONFLICT:  # a step of a state that is over by now
+                        raise
 
     def poll_until(self, infra_env: Key, machines: list[Machine], seen: Callable[[], bool]) -> None:
         """Poll as all machines' agents until something is so."""
@@ -218,6 +225,16 @@ def wait_until(event: str, seen: Callable[[], Any], wanted: Any, seconds: float 
             return
         time.sleep(0.1)
     raise AssertionError(f"{event}: not within {seconds:.0f} s, last seen {last!r}")
+
+
+def told(world: HubWorld, kind: Kind, key: Key, text: str) -> None:
+    """Wait until SpecSynced is False for an input error whose message has this text."""
+
+    def seen() -> bool:
+        found = condition(world.get(kind, key), "SpecSynced")
+        return found.get("reason") == "InputError" and text in found["message"]
+
+    wait_until(f"{kind.name} {key} to say {text!r}", seen, True, 10)
 
 
 @contextmanager

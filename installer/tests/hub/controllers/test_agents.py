@@ -14,7 +14,7 @@ from installer.hub.kube.kinds import (
     uid_of,
 )
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.hub.world_kit import NAMESPACE, VERSION, cluster_objects, wait_until
+from installer.testing.hub.world_kit import NAMESPACE, VERSION, cluster_objects, told, wait_until
 from installer.testing.service.service_kit import MARKS
 
 pytestmark = MARKS
@@ -103,7 +103,7 @@ def test_an_agents_spec_reaches_its_host_and_what_is_refused_is_told(world):
         ({"hostname": "localhost", "clusterDeploymentName": key._asdict()}, "localhost"),
     ):
         world.change(AGENT, agent, **wrong)
-        wait_until(text, lambda text=text: text in world.wait(AGENT, agent, "SpecSynced", "False InputError"), True, 10)
+        told(world, AGENT, agent, text)
     # No start while a spec is not known.
     world.change(AGENT, agent, approved=True)
     world.wait(AGENT_CLUSTER_INSTALL, key, "RequirementsMet", "False UnsyncedAgents")

@@ -15,7 +15,7 @@ from installer.hub.kube.kinds import (
     uid_of,
 )
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.hub.world_kit import CANARY, NAMESPACE, VERSION, cluster_objects, wait_until
+from installer.testing.hub.world_kit import CANARY, NAMESPACE, VERSION, cluster_objects, told, wait_until
 from installer.testing.service.service_kit import MARKS
 
 pytestmark = MARKS
@@ -46,7 +46,7 @@ def test_what_comes_late_is_noticed_at_once(world):
         (config_map("late-b", two="b: 2"), "ConfigMaps late-a and late-b both have a manifest two.yaml"),
     ):
         world.apply(obj)
-        wait_until(text, lambda text=text: text in wrong(world, key), True, 10)
+        told(world, ACI, key, text)
     world.api.patch(CONFIG_MAP, Key(NAMESPACE, "late-b"), {"data": {"two.yaml": None, "three.yaml": "c: 3"}})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     cluster_id = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
