@@ -169,6 +169,10 @@ class Api:
         """Replace an object's status, as ``update``."""
         return self._call("PUT", kind.path(*key_of(obj), "status"), obj)
 
+    def approve(self, kind: Kind, obj: Json) -> Json:
+        """Replace the conditions of a certificate signing request, as ``update``."""
+        return self._call("PUT", kind.path(*key_of(obj), "approval"), obj)
+
     def patch(self, kind: Kind, key: Key, merge: Json) -> Json:
         """Change members of an object by a JSON merge patch; None removes one.
 
