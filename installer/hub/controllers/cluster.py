@@ -61,7 +61,7 @@ class _Sent:
 
     params: str = ""
     manifests: object = None
-    credentials: str = ""
+    stage: str = ""
 
 
 class Refused(SpecError):
@@ -311,14 +311,14 @@ class ClusterController:
         names = secret_names(deployment)
         secrets = [Key(key_of(deployment).namespace, name) for name in (names if is_done else names[:1])]
         sent = self._sent.setdefault(cluster_id, _Sent())
-        if sent.credentials != stage or not all(self._hub.caches[SECRET].get(key) for key in secrets):
+        if sent.stage != stage or not all(self._hub.caches[SECRET].get(key) for key in secrets):
             data = {"kubeconfig": self._hub.service.kubeconfig(cluster_id, ingress=is_done)}
             self._put_secret(deployment, secrets[0], "kubeconfig", data)
             if is_done:
                 found = self._hub.service.credentials(cluster_id)
                 data = {name: str(found[name]).encode() for name in ("username", "password")}
                 self._put_secret(deployment, secrets[1], "kubeadmincreds", data)
-            sent.credentials = stage
+            sent.stage = stage
         if not is_done:
             return install
         metadata = {

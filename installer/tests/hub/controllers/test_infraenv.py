@@ -24,11 +24,14 @@ from installer.hub.kube.kinds import (
 )
 from installer.hub.kube.manager import Manager
 from installer.testing.hub.apiserver import api_server, until
+from installer.testing.hub.crash_kit import Countdown, Killed, mortal_hub
+from installer.testing.service.rendezvous_kit import CLUSTER
 from installer.testing.service.service_kit import MARKS, standalone
 
 pytestmark = MARKS
 KINDS = (INFRA_ENV, NMSTATE_CONFIG, CLUSTER_DEPLOYMENT, SECRET, AGENT_SERVICE_CONFIG, CONFIG_MAP)
 CONFIG, MIRRORS = Key("", "agent"), Key("node0-hub", "mirrors")
+ONE, REFERENCE = Key("edge", "one"), {"clusterInstallRef": {"name": "one"}}
 ENV, PULL, NET = Key("edge", "env"), Key("edge", "pull"), Key("edge", "net")
 
 
@@ -147,6 +150,27 @@ def test_an_image_waits_for_its_cluster_and_the_url_stays_while_the_service_is_a
     until(lambda: status(api)["isoDownloadURL"] != before["isoDownloadURL"])
 
 
+def test_a_cluster_made_anew_under_the_same_name_takes_the_image_over(api, service):
+    def made(name):
+        uid = uid_of(api.create(CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT.new(ONE, spec=REFERENCE)))
+        params = {**CLUSTER, "name": name, "pull_secret": service.pull_secret, "openshift_version": "4.18.0"}
+        return client.put_cluster(uid, params)["id"]
+
+    client = service.hub()
+    api.create(SECRET, secret(service))
+    first = made("first")
+    identity = uid_of(api.create(INFRA_ENV, env(clusterRef={"name": ONE.name, "namespace": ONE.namespace})))
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    assert client.find_infra_env(identity)["cluster_id"] == first
+    client.delete_cluster(first)
+    api.delete(CLUSTER_DEPLOYMENT, ONE)
+    until(lambda: reason(api) == "MissingClusterDeployment")
+    second = made("second")
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    assert client.find_infra_env(identity)["cluster_id"] == second != first
+    client.close()
+
+
 def test_a_deleted_one_is_gone_in_the_service_first(api, service):
     api.create(SECRET, secret(service))
     identity = uid_of(api.create(INFRA_ENV, env()))
@@ -203,6 +227,46 @@ def test_mirrors_that_an_administrator_has_set_stay(mirror, api):
     api.delete(AGENT_SERVICE_CONFIG, CONFIG)
     until(lambda: api.get(AGENT_SERVICE_CONFIG, CONFIG) is None)
     assert (mirror / "registries.conf").read_text() == "# by hand\n"
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_killed_before_any_request_it_ends_as_if_it_had_not_been(service, is_deleted, monkeypatch):
+    monkeypatch.setattr(infraenv, "QUIET", 0.0)
+    client = service.hub()
+
+    def life(api, left):
+        """One process until its end; returns whether it lived to it."""
+        try:
+            InfraEnvController(mortal_hub(api, client, KINDS, Countdown(left))).reconcile(ENV)
+        except Killed:
+            return False
+        return True
+
+    deaths = 0
+    while True:
+        with api_server() as server:
+            api = server.api()
+            api.create(SECRET, secret(service))
+            api.create(NMSTATE_CONFIG, net())
+            identity = uid_of(api.create(INFRA_ENV, env()))
+            before = len(client.infra_envs())
+            if is_deleted:
+                life(api, None)
+                api.delete(INFRA_ENV, ENV)
+            lived = life(api, deaths)
+            life(api, None)
+            found = client.find_infra_env(identity)
+            if is_deleted:
+                assert (found, api.get(INFRA_ENV, ENV)) == (None, None)
+            else:
+                assert reason(api) == "InfraEnvAvailable"
+                assert status(api)["isoDownloadURL"] == client.image_url(identity)["url"]
+                assert len(client.infra_envs()) == before + 1
+        if lived:
+            break
+        deaths += 1
+    assert deaths >= (2 if is_deleted else 5)
+    client.close()
 
 
 def test_inputs_are_waited_for_until_they_are_quiet_but_not_for_ever():
