@@ -144,6 +144,14 @@ class HubWorld:
         wait_until(event, lambda: self.reason(kind, key, name), wanted, last=lambda: self.message(kind, key, name))
         return self.message(kind, key, name)
 
+    def reached(self, agent: Key, stage: Stage) -> None:
+        """Wait until an Agent says that its host is at a stage."""
+
+        def seen() -> Any:
+            return (self.get(AGENT, agent)["status"].get("progress") or {}).get("currentStage")
+
+        wait_until(f"Agent {agent} at {stage}", seen, stage)
+
     def gone(self, *objects: tuple[Kind, Key]) -> None:
         """Wait until these objects are gone."""
         for kind, key in objects:

@@ -100,10 +100,10 @@ def test_a_worker_is_added_to_an_imported_cluster_and_taken_out_of_it(world, spo
     name = request("w", CLIENT, BOOTSTRAPPER)["metadata"]["name"]
     wait_until("approval", lambda: "status" in (api.get(CSR, Key("", name)) or {}), True)
     api.create(NODE, NODE.new(Key("", "w"), status={"conditions": [{"type": "Ready", "status": "False"}]}))
-    wait_until("Joined", lambda: world.get(AGENT, agent)["status"]["progress"]["currentStage"], "Joined")
+    world.reached(agent, Stage.JOINED)
     assert labels_of(api.get(NODE, Key("", "w"))) == {}
     api.patch(NODE, Key("", "w"), {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
-    wait_until("Done", lambda: world.get(AGENT, agent)["status"]["progress"]["currentStage"], "Done")
+    world.reached(agent, Stage.DONE)
     world.wait(AGENT, agent, "Installed", "True InstallationCompleted")
     assert labels_of(api.get(NODE, Key("", "w"))) == {"rack": "r1"}
     # A cluster that does not answer: the deletion waits and says so, and goes on with the cluster.
