@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from installer.assisted.endpoint import BASE
-from installer.assisted.enums import ClusterStatus, HostStatus, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
 from installer.assisted.errors import ClientError
 from installer.hub.conditions import HEARTBEAT, condition, set_conditions
 from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of
+from installer.hub.controllers.deployment import install_name
 from installer.hub.controllers.inputs import problem_of
-from installer.hub.kube.api import Conflict
+from installer.hub.controllers.spoke import SpokeError, Spokes
+from installer.hub.kube.api import Conflict, KubeError
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLASSIFICATION,
+    AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
     INFRA_ENV,
     Json,
@@ -34,11 +37,16 @@ from installer.hub.tables import classification, hostspec
 from installer.hub.tables.agent import AgentFacts
 from installer.hub.tables.clusterspec import SpecError, spec_of
 from installer.hub.tables.facts import SyncProblem
+from installer.rendezvous.clock import age
 
 log = logging.getLogger("node0-hub")
 FINALIZER = "agent.agent-install.openshift.io/ai-deprovision"
-# Seconds until a host that cannot be removed yet is tried again.
+SKIP_CLEANUP = "agent.agent-install.openshift.io/skip-spoke-cleanup"
+ADDED = "AddToExistingClusterHost"
+# Seconds until a host that cannot be removed yet, or a Node that is to come, is looked at again.
 PATIENCE = 10.0
+# Seconds after which the Node of an agent that is deleted is given up.
+LONGEST_CLEANUP = 600.0
 
 
 class AgentController:
@@ -48,6 +56,7 @@ class AgentController:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._spokes = Spokes(hub)
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
@@ -76,6 +85,8 @@ class AgentController:
     def reconcile(self, key: Key) -> float | None:
         """Bring one agent nearer to what its resource wants."""
         agent = self._hub.caches[AGENT].get(key)
+        if agent is not None and not is_deleted(agent):
+            agent = self._moved(agent)
         infra_env = self._infra_env(key, agent)
         if agent is None:
             if infra_env is not None and not is_deleted(infra_env):
@@ -97,14 +108,34 @@ class AgentController:
         self._write(agent, host, problem)
         if problem is not None and not problem.is_input:
             raise Retry(problem.message)
-        return None
+        return PATIENCE if host is not None and _is_joining(host) else None
 
     def _infra_env(self, key: Key, agent: Json | None) -> Json | None:
-        """Return the InfraEnv that the host has registered with last; None if it is not of this hub."""
-        for uid in filter(None, (self._hosts.get(key), _owner(agent) if agent is not None else "")):
-            for found in self._hub.caches[INFRA_ENV].by("uid", uid):
-                return found
-        return None
+        """Return the InfraEnv that the host belongs to; None if it is not of this hub."""
+        uid = _owner(agent) if agent is not None else self._hosts.get(key, "")
+        return next(iter(self._hub.caches[INFRA_ENV].by("uid", uid)), None) if uid else None
+
+    def _moved(self, agent: Json) -> Json:
+        """Have an agent belong to another InfraEnv, of the same namespace, whose image its host has booted since.
+
+        Its spec is emptied and its labels are replaced, as if it were new.
+        """
+        key, old, new = key_of(agent), _owner(agent), self._hosts.get(key_of(agent), "")
+        infra_env = next(iter(self._hub.caches[INFRA_ENV].by("uid", new)), None) if new else None
+        if infra_env is None or not old or new == old:
+            return agent
+        service = self._hub.service
+        before, after = service.find_host(old, key.name), service.find_host(new, key.name)
+        if after is None or (before and str(before.get("registered_at")) >= str(after.get("registered_at"))):
+            self._hosts[key] = old
+            return agent
+        emptied = dict.fromkeys(spec_of(agent)) | _first_spec(spec_of(infra_env))
+        labels = dict.fromkeys(labels_of(agent)) | _first_labels(infra_env)
+        metadata = {"labels": labels, "ownerReferences": [owner_reference(INFRA_ENV, infra_env)]}
+        agent = self._hub.patch(AGENT, agent, {"metadata": metadata, "spec": emptied})
+        if before is not None:
+            service.delete_host(old, key.name)
+        return agent
 
     def _create(self, key: Key, infra_env: Json) -> None:
         """Make the Agent of a host, with all that it needs from the beginning, in one write."""
@@ -116,7 +147,7 @@ class AgentController:
         agent = AGENT.new(key, spec=_first_spec(spec))
         agent["metadata"] |= {
             "finalizers": [FINALIZER],
-            "labels": {**(spec.get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name},
+            "labels": _first_labels(infra_env),
             "annotations": dict((table.LABELS_VERSION,)),
             "ownerReferences": [owner_reference(INFRA_ENV, infra_env)],
         }
@@ -166,7 +197,7 @@ class AgentController:
                 raise SpecError(
                     f"spec.clusterDeploymentName: the agent belongs to {name} as its InfraEnv does, and cannot leave it"
                 )
-            if host["status"] in table.INSTALLING:
+            if host["status"] in table.INSTALLING and host.get("kind") != ADDED:
                 raise SpecError("spec.clusterDeploymentName cannot change while the agent is being installed")
             return service.unbind_host(infra_env_id, host["id"])
         if host["status"] not in table.UNBOUND:
@@ -174,13 +205,65 @@ class AgentController:
         return service.bind_host(infra_env_id, host["id"], cluster_id)
 
     def _second_day(self, agent: Json, host: Json) -> Json:
-        """Begin to install an approved host of a cluster that was installed before."""
+        """Add an approved host to a cluster that was installed before, and follow it until its Node is ready."""
+        if _is_joining(host):
+            return self._joining(agent, host)
         if host["status"] != HostStatus.KNOWN or not spec_of(agent).get("approved") or not host.get("cluster_id"):
             return host
         cluster = self._hub.service.find_cluster(host["cluster_id"])
         if cluster is None or cluster["status"] != ClusterStatus.ADDING_HOSTS:
             return host
         return self._hub.service.install_host(host["infra_env_id"], host["id"])
+
+    def _joining(self, agent: Json, host: Json) -> Json:
+        """Approve what the host's kubelet asks for, label its Node, and report how far it is."""
+        name = str(host.get("requested_hostname"))
+        try:
+            found = self._deployment(agent)
+            if found is None:
+                return host
+            spoke = self._spokes.of(found)
+            node = spoke.node(name)
+            if approved := spoke.approve(name, node):
+                self._hub.events.event(agent, "CertificatesApproved", f"Node {name}: {', '.join(approved)}")
+            if node is None:
+                return host
+            is_ready = condition(node, "Ready").get("status") == "True"
+            if is_ready:
+                spoke.label(node, spec_of(agent).get("nodeLabels") or {})
+        except (KubeError, SpokeError) as error:
+            log.warning("agent %s: its cluster: %s", key_of(agent), error)
+            return host
+        stage = Stage.DONE if is_ready else Stage.JOINED
+        if stage != (host.get("progress") or {}).get("current_stage"):
+            self._hub.service.report_host_joined(host["infra_env_id"], host["id"], stage)
+            return self._hub.service.find_host(host["infra_env_id"], host["id"]) or host
+        return host
+
+    def _deployment(self, agent: Json) -> Json | None:
+        """Return the agent's ClusterDeployment unless it, or its AgentClusterInstall, is gone or going."""
+        key = cluster_of(agent)
+        found = self._hub.caches[CLUSTER_DEPLOYMENT].get(key) if key is not None else None
+        if found is None or is_deleted(found):
+            return None
+        install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key_of(found).namespace, install_name(found)))
+        return None if install is None or is_deleted(install) else found
+
+    def _cleaned(self, agent: Json, host: Json) -> str:
+        """Take the Node of an installed host out of the cluster that stays; why that failed, empty where it did not."""
+        found = self._deployment(agent)
+        is_installed = host["status"] in (HostStatus.INSTALLED, HostStatus.ADDED_TO_EXISTING)
+        if found is None or not is_installed or annotations_of(agent).get(SKIP_CLEANUP) is not None:
+            return ""
+        began = agent["metadata"]["deletionTimestamp"]
+        try:
+            self._spokes.of(found).delete_node(str(host.get("requested_hostname")))
+        except (KubeError, SpokeError, SpecError) as error:
+            if age(began, self._hub.now()) > LONGEST_CLEANUP:
+                self._hub.events.event(agent, "CleanupGivenUp", str(error), warning=True)
+                return ""
+            return f"{error}; annotation {SKIP_CLEANUP} leaves the Node"
+        return ""
 
     # Service to status
 
@@ -194,7 +277,7 @@ class AgentController:
         rules = map(classification.rule, self._hub.caches[AGENT_CLASSIFICATION].list(key_of(agent).namespace))
         return changes | classification.labels(rules, inventory, present)
 
-    def _write(self, agent: Json, host: Json | None, problem: SyncProblem | None) -> None:
+    def _write(self, agent: Json, host: Json | None, problem: SyncProblem | None, cleanup: str = "") -> None:
         key = key_of(agent)
         if host is not None:
             metadata: Json = {}
@@ -210,6 +293,7 @@ class AgentController:
             is_approved=bool(spec_of(agent).get("approved")),
             problem=problem,
             cluster=str(cluster_of(agent) or ""),
+            cleanup=cleanup,
         )
         url = self._hub.service.url + BASE
         infra_env_id = (host or {}).get("infra_env_id")
@@ -221,19 +305,23 @@ class AgentController:
         self._hub.write_status(AGENT, agent, status)
 
     def _delete(self, agent: Json, infra_env_id: str) -> float | None:
-        """Deregister the host; then the resource may go. A host that is being installed is waited for."""
+        """Take the Node away, deregister the host; then the resource may go.
+
+        A host that is being installed is waited for, a cluster that does not answer for some minutes.
+        """
         key = key_of(agent)
-        if infra_env_id:
-            try:
+        host, cleanup, problem = None, "", None
+        try:
+            host = self._hub.service.find_host(infra_env_id, key.name) if infra_env_id else None
+            if host is not None:
+                cleanup = self._cleaned(agent, host)
+            if host is not None and not cleanup:
                 self._hub.service.delete_host(infra_env_id, key.name)
-            except ClientError as error:
-                problem = SyncProblem(f"it is to be deleted, and waits: {problem_of(error).message}", False)
-                try:
-                    host = self._hub.service.find_host(infra_env_id, key.name)
-                except ClientError:
-                    host = None
-                self._write(agent, host, problem)
-                raise Retry(problem.message, PATIENCE) from None
+        except ClientError as error:
+            problem = SyncProblem(f"it is to be deleted, and waits: {problem_of(error).message}", False)
+        if cleanup or problem:
+            self._write(agent, host, problem, cleanup)
+            raise Retry(cleanup or f"{problem}", PATIENCE)
         self._hosts.pop(key, None)
         self._hub.remove_finalizer(AGENT, agent, FINALIZER)
         return None
@@ -254,6 +342,16 @@ def _first_spec(infra_env: Mapping[str, Any]) -> Json:
     if reference:
         spec["clusterDeploymentName"] = {key: reference[key] for key in ("name", "namespace") if reference.get(key)}
     return spec
+
+
+def _first_labels(infra_env: Mapping[str, Any]) -> Json:
+    return {**(spec_of(infra_env).get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name}
+
+
+def _is_joining(host: Mapping[str, Any]) -> bool:
+    """Return whether a host that is added to an installed cluster has rebooted, so that only its Node tells more."""
+    stage = (host.get("progress") or {}).get("current_stage")
+    return host.get("kind") == ADDED and stage in (Stage.REBOOTING, Stage.CONFIGURING, Stage.JOINED)
 
 
 def _owner(agent: Mapping[str, Any]) -> str:

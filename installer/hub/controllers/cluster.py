@@ -163,14 +163,16 @@ class ClusterController:
         service, cluster_id = self._hub.service, uid_of(deployment)
         sent = self._sent.setdefault(cluster_id, _Sent())
         cluster = service.find_cluster(cluster_id)
-        if is_imported(deployment):
-            return cluster or service.import_cluster(cluster_id, clusterspec.import_params(deployment))
         if cluster is not None and cluster["status"] == ClusterStatus.ADDING_HOSTS:
             return cluster
+        if is_imported(deployment) and not (spec_of(install).get("imageSetRef") or {}).get("name"):
+            return cluster or service.import_cluster(cluster_id, clusterspec.import_params(deployment, None))
         field = f"spec.pullSecretRef of ClusterDeployment {key_of(deployment)}"
         secret = self._inputs.pull_secret(key_of(deployment).namespace, spec_of(deployment).get("pullSecretRef"), field)
         try:
             release = self._release(install, secret)
+            if is_imported(deployment):
+                return cluster or service.import_cluster(cluster_id, clusterspec.import_params(deployment, release))
             params = clusterspec.cluster_params(deployment, install, release, secret)
             digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()
             if cluster is None or sent.params != digest:

@@ -205,10 +205,11 @@ def manifests(maps: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, bytes]
     return files
 
 
-def import_params(deployment: Mapping[str, Any]) -> Json:
-    """Return import-cluster-params of a ClusterDeployment of a cluster that is installed already."""
+def import_params(deployment: Mapping[str, Any], release: Release | None) -> Json:
+    """Return import-cluster-params of a cluster that is installed already; ``release``: the one of hosts to come."""
     spec = spec_of(deployment)
     name = spec.get("clusterName") or deployment["metadata"]["name"]
+    # Who imports a cluster need not know its id.
+    cluster_id = (spec.get("clusterMetadata") or {}).get("clusterID") or deployment["metadata"]["uid"]
     body = {"name": name, "api_vip_dnsname": f"api.{name}.{spec.get('baseDomain') or ''}".rstrip(".")}
-    cluster_id = (spec.get("clusterMetadata") or {}).get("clusterID")
-    return body | ({"openshift_cluster_id": cluster_id} if cluster_id else {})
+    return body | {"openshift_cluster_id": cluster_id} | ({"openshift_version": release.version} if release else {})

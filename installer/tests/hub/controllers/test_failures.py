@@ -107,7 +107,9 @@ def test_operators_that_are_killed_at_any_time_finish_an_installation_between_th
     world.start()
     wait_until("installed", lambda: world.get(CLUSTER_DEPLOYMENT, key)["spec"].get("installed"), True)
     world.wait(AGENT, agent, "Installed", "True InstallationCompleted")
-    # At rest nothing is written, whoever begins anew.
+    # At rest nothing is written, whoever begins anew; the first day's cluster is the second's by then.
+    wait_until("day 2", lambda: world.get(ACI, key)["status"]["debugInfo"]["state"], "adding-hosts")
+    wait_until("rest", lambda: all(len(runner.queue) == 0 for runner in world.manager.runners), True)
     world.stop()
     written = len([method for method, _ in world.server.requests if method != "GET"])
     world.start()
