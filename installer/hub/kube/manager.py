@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -76,6 +76,7 @@ class Hub:
     feed: ServiceFeed
     events: Recorder
     now: Callable[[], datetime]
+    _said: set[str] = field(default_factory=set)
 
     def write_status(self, kind: Kind, old: Json, status: Json) -> Json:
         """Write a status unless it is the one that ``old`` has; returns the object. Raises Conflict, KubeError."""
@@ -85,7 +86,10 @@ class Hub:
         kept = answer.get("status") or {}
         if kept != status:  # it would be written at each look
             names = sorted(name for name in {*kept, *status} if kept.get(name) != status.get(name))
-            log.warning("%s %s: the API server's schema changes status: %s", kind.name, key_of(old), ", ".join(names))
+            text = f"{kind.name}: the API server's schema changes status: {', '.join(names)}"
+            if text not in self._said:
+                log.warning("%s", text)
+            self._said.add(text)
         return self._entered(kind, answer)
 
     def patch(self, kind: Kind, old: Json, merge: Json) -> Json:
