@@ -136,8 +136,10 @@ def _owners(system: Any) -> Iterator[Any]:
     yield system
     try:
         yield from system.managers
-    except sushy.exceptions.SushyError:
-        return
+    except sushy.exceptions.SushyError as error:
+        # One that is only not ready may have a drive.
+        if causes.is_transient(error) or isinstance(error, sushy.exceptions.ConnectionError):
+            raise
 
 
 def inserted_url(cd_drives: list[Drive]) -> str | None:

@@ -25,7 +25,6 @@ def from_redfish(system: Any) -> Json:
     memory = _shown(lambda: system.memory_summary)
     processors = _shown(lambda: system.processors)
     summary = _shown(lambda: processors.summary) if processors else None
-    macs = _shown(lambda: system.ethernet_interfaces.summary) or {}
     disks = _shown(lambda: [_disk(drive) for storage in system.storage.get_members() for drive in storage.drives])
     return _without_empty(
         {
@@ -40,10 +39,15 @@ def from_redfish(system: Any) -> Json:
                 "arch": _ARCHITECTURES.get(summary.architecture) if summary else None,
                 "count": summary.count if summary else None,
             },
-            "nics": [{"mac": mac.lower()} for mac in macs],
+            "nics": nics_of(system),
             "storage": disks,
         }
     )
+
+
+def nics_of(system: Any) -> list[Json]:
+    """Return the NICs that a BMC shows of a system, often not all; raises as `from_redfish`."""
+    return [{"mac": mac.lower()} for mac in _shown(lambda: system.ethernet_interfaces.summary) or {}]
 
 
 def from_inventory(inventory: Mapping[str, Any], hostname: str = "") -> Json:

@@ -9,13 +9,22 @@ import json
 from collections.abc import Iterable, Mapping
 
 from installer.hub.baremetal.states import State
-from installer.hub.baremetal.status import DETACHED, DISABLED, HARDWARE, INSPECT, PAUSED, STATUS, host_of, image_url
+from installer.hub.baremetal.status import (
+    DETACHED,
+    DISABLED,
+    HARDWARE,
+    INFRA_ENV,
+    INSPECT,
+    PAUSED,
+    STATUS,
+    host_of,
+    image_url,
+)
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import Json, Key, annotations_of, is_deleted, key_of, labels_of
 from installer.hub.tables import infraenv
 from installer.rendezvous.validations import hints
 
-INFRA_ENV = "infraenvs.agent-install.openshift.io"
 AGENT_BMH = "agent-install.openshift.io/bmh"
 BACKUP = "cluster.open-cluster-management.io/backup"
 METAL3_FINALIZER = "baremetalhost.metal3.io"
@@ -72,6 +81,15 @@ def same_mac(bmh: Json, hosts: Iterable[Json]) -> str:
     )  # fmt: skip
     names = ", ".join(others)
     return f"spec.bootMACAddress {mac} is also that of BareMetalHost {names}: one MAC is one machine" if others else ""
+
+
+def absent_mac(bmh: Json) -> str:
+    """Return the problem of a host whose MAC address is on no NIC that is known of it; empty if it is, or none is."""
+    nics = ((bmh.get("status") or {}).get("hardware") or {}).get("nics") or ()
+    macs = sorted({str(nic.get("mac") or "").lower() for nic in nics} - {""})
+    if not macs or not mac_of(bmh) or mac_of(bmh) in macs:
+        return ""
+    return f"spec.bootMACAddress {mac_of(bmh)}, by which its Agent is found, is on none of its NICs: {', '.join(macs)}"
 
 
 def is_unbinding(agent: Json | None) -> bool:

@@ -58,7 +58,7 @@ class Provisioner(Protocol):
     for what a BMC does."""
 
     def register(self) -> Outcome:
-        """Reach the BMC and log in."""
+        """Reach the BMC and log in; `Done.hardware` has the NICs that it shows."""
 
     def inspect(self) -> Outcome:
         """Read the machine's hardware."""

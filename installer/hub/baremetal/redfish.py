@@ -18,7 +18,7 @@ from installer.common.redact import redact
 from installer.common.redfish import causes, media
 from installer.common.redfish.connection import Connection
 from installer.hub.baremetal.address import Address
-from installer.hub.baremetal.hardware import from_redfish
+from installer.hub.baremetal.hardware import from_redfish, nics_of
 from installer.hub.baremetal.provisioner import Account, Busy, Done, Failed, Outcome, Power
 
 # Its warnings hold what BMCs answer, ISOs' URLs with their tokens among it. Failures are in outcomes.
@@ -26,7 +26,7 @@ logging.getLogger("sushy").setLevel(logging.CRITICAL)
 
 # A BMC that is dead holds a thread for the first, one that accepts and is silent for the second.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 60.0
-_POLL_SECONDS = 2.0
+_POLL_SECONDS = 1.0
 # Machines take half a minute to switch off, and operating systems minutes to shut down.
 _ORDER_SECONDS = {Power.ON: 90.0, Power.OFF: 90.0, Power.SHUT_DOWN: 300.0, Power.RESET: 90.0}
 # InsertMedia of some BMCs answers only when they have fetched the image.
@@ -37,6 +37,11 @@ _RESETS = {
     Power.SHUT_DOWN: sushy.RESET_TYPE_GRACEFUL_SHUTDOWN,
     Power.RESET: sushy.RESET_TYPE_FORCE_RESTART,
 }
+_MODES = {
+    "UEFI": sushy.BOOT_SOURCE_MODE_UEFI,
+    "UEFISecureBoot": sushy.BOOT_SOURCE_MODE_UEFI,
+    "legacy": sushy.BOOT_SOURCE_MODE_BIOS,
+}
 _CD, _ONCE = sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE
 _KEPT = sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
 # What BMCs report for the virtual CD (docs/bmcs.md, Supermicro).
@@ -46,10 +51,12 @@ _CDS = (_CD, sushy.BOOT_SOURCE_TARGET_USB_CD)
 class RedfishMachine:
     """One machine behind a BMC; implements Provisioner."""
 
-    def __init__(self, address: Address, account: Account, *, verify: bool | str = True) -> None:
-        """`verify` as in requests: the BMC's certificate is (not) verified, or verified by that file of authorities."""
+    def __init__(self, address: Address, account: Account, *, verify: bool | str = True, boot_mode: str = "") -> None:
+        """`verify` as in requests: the BMC's certificate is (not) verified, or verified by that file of authorities;
+        `boot_mode` as in `spec.bootMode`, empty for the one that the machine has."""
         self._address = address
         self._account = account
+        self._boot_mode = boot_mode
         self._connection = Connection(
             f"{address.url}/redfish/v1/", account.user, account.password,
             verify=verify, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS,
@@ -64,7 +71,11 @@ class RedfishMachine:
 
     def register(self) -> Outcome:
         """As Provisioner says."""
-        return self._do("log in", lambda system: Done(powered=_is_on(system)))
+
+        def act(system: Any) -> Outcome:
+            return Done(powered=_is_on(system), health=_health(system), hardware={"nics": nics_of(system)})
+
+        return self._do("log in", act)
 
     def inspect(self) -> Outcome:
         """As Provisioner says: what Redfish shows of it."""
@@ -90,7 +101,10 @@ class RedfishMachine:
                 return Done(powered=True)
             if holds != url:
                 return self._insert_into(system, drives, url)
-            _boot_from_cd(system)
+            if not self._order:
+                # Not again while it starts: it would boot the CD after the installation, too.
+                _set_boot_mode(system, self._boot_mode)
+                _boot_from_cd(system)
             outcome = self._bring(system, Power.ON)
             self._started = url
             return outcome or Busy(_POLL_SECONDS, "it starts")
@@ -150,9 +164,14 @@ class RedfishMachine:
         return media.drives(self._connection, system)
 
     def _insert_into(self, system: Any, drives: list[media.Drive], url: str) -> Outcome:
-        """Switch off first: of a machine that runs with the ISO it is then known that it was started with it."""
-        if outcome := self._bring(system, Power.OFF):
-            return outcome
+        """Switch off first: of a machine that runs with the ISO it is then known that it was started with it.
+
+        An earlier order to start is waited for, lest it is carried out once the ISO is in and the boot target not set.
+        """
+        orders = [Power.ON, Power.OFF] if self._order and self._order[0] is Power.ON else [Power.OFF]
+        for order in orders:
+            if outcome := self._bring(system, order):
+                return outcome
         now = time.monotonic()
         if self._insert and self._insert[0] == url and now - self._insert[1] < _FETCH_SECONDS:
             return Busy(_POLL_SECONDS, "the BMC fetches the ISO")
@@ -190,6 +209,15 @@ def _health(system: Any) -> str:
     status = getattr(system, "status", None)
     health = getattr(status, "health", None)
     return str(getattr(health, "value", health) or "")
+
+
+def _set_boot_mode(system: Any, wanted: str) -> None:
+    """Have it boot in that mode, where it does not; a BMC that does not say how it boots is left alone."""
+    mode = _MODES.get(wanted)
+    if mode and system.boot.mode not in (None, mode):
+        system.set_system_boot_options(mode=mode)
+    if wanted == "UEFISecureBoot" and not system.secure_boot.enabled:
+        system.secure_boot.set_enabled(True)
 
 
 def _boot_from_cd(system: Any) -> None:

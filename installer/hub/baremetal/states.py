@@ -112,11 +112,15 @@ _COMPLETED = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """The spec, the annotations and the deletion of a BareMetalHost, as far as they decide its state."""
+    """The spec, the annotations and the deletion of a BareMetalHost, as far as they decide its state.
+
+    `awaits_image`: one will come, so that starting the machine before would only cost the time to stop it again.
+    """
 
     _: KW_ONLY
     managed: bool = True
     image: str = ""
+    awaits_image: bool = False
     online: bool = True
     externally_provisioned: bool = False
     inspection: bool = True
@@ -178,7 +182,7 @@ def backoff(errors: int, passing: bool = False) -> float:
 
 def plan(wanted: Wanted, host: Host, credentials: Credentials) -> Step:
     """Return the next step of a host."""
-    deleting = wanted.deleting and not (_is_detached(wanted, host) and wanted.deletion_delayed)
+    deleting = wanted.deleting and not (wanted.detached and wanted.deletion_delayed)
     if deleting and (way := _way_out(wanted, host, credentials)):
         return way
     if host.state is State.DELETING:
@@ -194,15 +198,11 @@ def plan(wanted: Wanted, host: Host, credentials: Credentials) -> Step:
     return _BY_STATE[host.state](wanted, host, deleting)
 
 
-def _is_detached(wanted: Wanted, host: Host) -> bool:
-    return wanted.detached or host.operational is Operational.DETACHED
-
-
 def _way_out(wanted: Wanted, host: Host, credentials: Credentials) -> Step | None:
     """Return the step that brings a host nearer to its deletion, if it is not its state's own."""
     if host.state is State.DELETING:
         return None
-    if _is_detached(wanted, host):
+    if wanted.detached:
         return Step(then=State.DELETING)
     if host.state in (State.DEPROVISIONING, State.POWERING_OFF):
         if credentials is Credentials.MISSING or (
@@ -254,7 +254,7 @@ def _in_available(wanted: Wanted, host: Host, _deleting: bool) -> Step:
         return Step(then=State.INSPECTING)
     if wanted.image and wanted.online:
         return Step(then=State.PROVISIONING)
-    return _power(wanted, host)
+    return Step(wait=POWER_SECONDS) if wanted.awaits_image and wanted.online else _power(wanted, host)
 
 
 def _in_provisioning(wanted: Wanted, host: Host, _deleting: bool) -> Step:

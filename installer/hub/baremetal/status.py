@@ -9,8 +9,9 @@ from typing import Any
 
 from installer.hub.baremetal.states import OLD_NAMES, Credentials, Fault, Host, Operational, State, Wanted
 from installer.hub.conditions import NO_SECOND, Condition, set_conditions, timestamp
-from installer.hub.kube.kinds import Json, annotations_of, is_deleted, key_of
+from installer.hub.kube.kinds import Json, annotations_of, is_deleted, key_of, labels_of
 
+INFRA_ENV = "infraenvs.agent-install.openshift.io"
 PAUSED, DETACHED = "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached"
 STATUS = "baremetalhost.metal3.io/status"
 REBOOT, INSPECT = "reboot.metal3.io", "inspect.metal3.io"
@@ -54,6 +55,7 @@ def wanted_of(bmh: Json) -> Wanted:
     return Wanted(
         managed=bool((spec.get("bmc") or {}).get("address")),
         image=image_url(bmh),
+        awaits_image=bool(labels_of(bmh).get(INFRA_ENV)) and not image_url(bmh),
         online=bool(spec.get("online")),
         externally_provisioned=bool(spec.get("externallyProvisioned")),
         inspection=inspects(bmh),

@@ -29,6 +29,7 @@ from installer.hub.baremetal.status import (
     status_of,
     wanted_of,
 )
+from installer.hub.baremetal.status import INFRA_ENV as INFRA_ENV_LABEL
 from installer.hub.controllers.infraenv import QUIET
 from installer.hub.kube.kinds import (
     AGENT,
@@ -58,7 +59,8 @@ Machines = Callable[[Json, Account], Provisioner]
 def redfish_machine(bmh: Json, account: Account) -> Provisioner:
     """Return the machine behind a host's BMC."""
     bmc = bmh["spec"]["bmc"]
-    return RedfishMachine(parse(bmc["address"]), account, verify=not bmc.get("disableCertificateVerification"))
+    verify, mode = not bmc.get("disableCertificateVerification"), bmh["spec"].get("bootMode") or ""
+    return RedfishMachine(parse(bmc["address"]), account, verify=verify, boot_mode=mode)
 
 
 class _Login(NamedTuple):
@@ -108,9 +110,9 @@ class BareMetalHostController:
         return {
             BARE_METAL_HOST: lambda host: of_macs(host, [pairing.mac_of(host)]),
             AGENT: lambda agent: of_macs(agent, pairing.macs_of(agent)),
-            INFRA_ENV: lambda env: map(key_of, hosts(env, {pairing.INFRA_ENV: key_of(env).name})),
+            INFRA_ENV: lambda env: map(key_of, hosts(env, {INFRA_ENV_LABEL: key_of(env).name})),
             NMSTATE_CONFIG: lambda config: [
-                key_of(host) for host in hosts(config) if pairing.INFRA_ENV in labels_of(host)
+                key_of(host) for host in hosts(config) if INFRA_ENV_LABEL in labels_of(host)
             ],
             SECRET: lambda secret: [key_of(host) for host in hosts(secret) if _secret_key(host) == key_of(secret)],
         }
@@ -134,7 +136,7 @@ class BareMetalHostController:
     def _pair(self, bmh: Json) -> tuple[Json, str, float | None]:
         """Bring host and Agent together; returns the host, a problem, and the seconds until its image may be set."""
         key, problem, wait = key_of(bmh), "", None
-        name = labels_of(bmh).get(pairing.INFRA_ENV, "")
+        name = labels_of(bmh).get(INFRA_ENV_LABEL, "")
         infra_env = self._hub.caches[INFRA_ENV].get(Key(key.namespace, name)) if name else None
         is_alone = not pairing.same_mac(bmh, self._hosts.by(_BY_MAC, pairing.mac_of(bmh)))
         agent = pairing.agent_for(bmh, self._agents.by(_BY_MAC, pairing.mac_of(bmh))) if name and is_alone else None
@@ -143,7 +145,7 @@ class BareMetalHostController:
         if infra_env is not None:
             wait = self._stale_seconds(infra_env)
         elif name:
-            problem = f"InfraEnv {name}, which the label {pairing.INFRA_ENV} names, is not in namespace {key.namespace}"
+            problem = f"InfraEnv {name}, which the label {INFRA_ENV_LABEL} names, is not in namespace {key.namespace}"
         change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None)
         if change:
             bmh = self._hub.patch(BARE_METAL_HOST, bmh, change)
@@ -152,6 +154,8 @@ class BareMetalHostController:
             if change:
                 self._hub.patch(AGENT, agent, change)
             bmh = self._take_inventory(bmh, agent)
+        elif name:
+            problem = problem or pairing.absent_mac(bmh)
         return bmh, problem, wait
 
     def _stale_seconds(self, infra_env: Json) -> float | None:
@@ -249,11 +253,11 @@ class BareMetalHostController:
             self._hub.now(), version=login.version if registered else "", worked=isinstance(outcome, Done),
         )  # fmt: skip
         hardware = outcome.hardware if isinstance(outcome, Done) else None
-        if hardware:
+        if hardware and (step.action is Action.INSPECT or not status.get("hardware")):
             status["hardware"] = hardware
         before = host_of(bmh)
         bmh = self._hub.write_status(BARE_METAL_HOST, bmh, status)
-        if hardware:
+        if hardware and step.action is Action.INSPECT:
             self._keep_hardware(bmh, hardware)
         for reason, message in settled.events:
             failed = isinstance(outcome, Failed)
@@ -321,7 +325,7 @@ class BareMetalHostController:
     def _machine(self, bmh: Json, version: str, account: Account) -> Provisioner:
         """Return the machine of a host, the same one until its BMC or login changes."""
         key, bmc = key_of(bmh), bmh["spec"]["bmc"]
-        identity = uid_of(bmh), version, bmc["address"], bool(bmc.get("disableCertificateVerification"))
+        identity = uid_of(bmh), version, str(bmc), bmh["spec"].get("bootMode")
         known = self._machines.get(key)
         if known and known[0] == identity:
             return known[1]

@@ -253,6 +253,7 @@ def until(seen: Callable[[], Any], seconds: float = 20.0) -> None:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is one packet: the second of two would wait for the first one's acknowledgement
     server_of: ApiServer
 
     def setup(self) -> None:
@@ -330,6 +331,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        self.wfile.flush()
         partial = "PartialObjectMetadata" in self.headers.get("Accept", "")
         seconds, closed = float(query.get("timeoutSeconds") or 300), self.server_of.is_closed
         events = self.server_of.store.events(kind, int(query.get("resourceVersion") or 0), seconds, closed)

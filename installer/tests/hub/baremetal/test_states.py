@@ -20,7 +20,16 @@ from installer.hub.baremetal.states import (
 )
 
 GOOD, CHANGED, MISSING = Credentials.GOOD, Credentials.CHANGED, Credentials.MISSING
-flags = ("managed", "online", "externally_provisioned", "inspection", "detached", "detach_forced", "deletion_delayed")
+flags = (
+    "managed",
+    "online",
+    "awaits_image",
+    "externally_provisioned",
+    "inspection",
+    "detached",
+    "detach_forced",
+    "deletion_delayed",
+)
 wanteds = st.builds(
     Wanted, image=st.sampled_from(["", "a", "b"]), deleting=st.just(False),
     **{flag: st.booleans() for flag in (*flags, "inspect_again", "reboot", "held_off", "hard", "never_off")},
@@ -78,6 +87,7 @@ def rested(wanted, host, outcome=None, credentials=GOOD):
 def test_from_wherever_a_host_got_it_comes_to_what_is_wanted(history, wanted):
     host = lived(history)[-1]
     wanted = replace(wanted, detached=False, reboot=False, held_off=False)
+    wanted = replace(wanted, awaits_image=wanted.awaits_image and not wanted.image)
     end, _ = rested(wanted, host)
     if not wanted.managed and end.state in (State.NONE, State.UNMANAGED):
         assert (end.state, end.operational) == (State.UNMANAGED, Operational.DISCOVERED)
@@ -86,7 +96,7 @@ def test_from_wherever_a_host_got_it_comes_to_what_is_wanted(history, wanted):
     in_use = wanted.image and (wanted.online or end.image == wanted.image)
     rests = {State.EXTERNALLY_PROVISIONED: wanted.externally_provisioned, State.PROVISIONED: bool(in_use)}
     assert rests.get(end.state, end.state is State.AVAILABLE and not (wanted.image and wanted.online))
-    assert end.powered_on is wanted.online
+    assert end.powered_on is wanted.online or (wanted.awaits_image and end.state is State.AVAILABLE)
 
 
 @settings(max_examples=200, deadline=None)
@@ -175,6 +185,20 @@ def test_a_bmc_that_is_not_ready_costs_no_new_provisioning_and_is_asked_soon():
     settled = once(wanted, host, GOOD, Failed("503: not ready", passing=True))[1]
     assert (settled.host, settled.why) == (host, "503: not ready")
     assert backoff(50, passing=True) <= 30
+
+
+def test_a_bmc_that_answers_503_for_minutes_at_every_step_delays_and_spoils_nothing():
+    wanted, host, credentials, tries, seconds = Wanted(image="a"), Host(), CHANGED, 0, 0.0
+    while host.state is not State.PROVISIONED:
+        step = plan(wanted, host, credentials)
+        tries = tries + 1 if step.action not in (Action.NOTHING, Action.ATTACH) else 6
+        settled = settle(wanted, host, step, Done() if tries > 5 else Failed("503", passing=True))
+        tries = 0 if tries > 5 else tries
+        credentials = GOOD if settled.host.state not in (State.NONE, State.REGISTERING) else CHANGED
+        host, seconds = settled.host, seconds + (settled.wait or 0.0)
+        assert host.state is not State.DEPROVISIONING
+    assert host == Host(State.PROVISIONED, operational=Operational.OK, image="a")
+    assert 200 < seconds < 600
 
 
 def test_a_reboot_is_off_once_and_on_again():

@@ -109,8 +109,8 @@ def agent(api, name="agent-0", stage="", bound=""):
     ]  # fmt: skip
     inventory = {"hostname": "master-0", "interfaces": [{"name": "eth0", "macAddress": MAC}], "disks": disks}
     obj = api.get(AGENT, Key("ns", name)) or api.create(AGENT, AGENT.new(Key("ns", name), spec={"approved": False}))
-    status = {"inventory": inventory, "progress": {"currentStage": stage}}
-    status["conditions"] = [{"type": "Bound", "status": "False", "reason": bound}] if bound else []
+    conditions = [{"type": "Bound", "status": "False", "reason": bound}] if bound else []
+    status = {"inventory": inventory, "progress": {"currentStage": stage}, "conditions": conditions}
     return api.update_status(AGENT, {**obj, "status": status})
 
 
@@ -177,6 +177,18 @@ def test_corrected_credentials_end_the_error_at_once(api, bmc):
     data = old["data"] | {"password": base64.b64encode(PASSWORD.encode()).decode()}
     api.patch(SECRET, Key("ns", "login"), {"data": data})
     until(api, "available", seconds=8)
+
+
+def test_a_mac_that_is_on_no_nic_is_said_though_the_host_boots(api, bmc, iso):
+    secret(api)
+    made(api, infra_env(api), iso)
+    host(api, bmc, labels=LABELS, bootMACAddress="02:00:00:00:00:01")
+    until(api, "available")
+    [ready] = [
+        item for item in api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["conditions"] if item["type"] == "Ready"
+    ]
+    assert ready["reason"] == "Error"
+    assert f"02:00:00:00:00:01, by which its Agent is found, is on none of its NICs: {MAC}" in ready["message"]
 
 
 def test_two_hosts_with_one_mac_both_say_so_until_there_is_one(api, bmc):
