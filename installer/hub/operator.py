@@ -29,6 +29,7 @@ from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
 from installer.hub.controllers.infraenv import InfraEnvController
+from installer.hub.controllers.joining import JoiningController
 from installer.hub.controllers.serviceconfig import ServiceConfigController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
@@ -46,6 +47,7 @@ CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
     DeploymentController,
     ClusterController,
     AgentController,
+    JoiningController,
     ClassificationController,
 )
 # Of the service's process (s): until it has made its certificates and tokens, until it has ended.

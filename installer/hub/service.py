@@ -64,8 +64,9 @@ class HubClient(AssistedClient):
     def put_cluster(self, cluster_id: str, params: Params) -> Json:
         """Register a cluster (cluster-create-params) with this id, and return it.
 
-        The same parameters again change nothing, whatever has become of the cluster since. Others are an update:
-        409 names those that can only be chosen at registration, or says that it is too late for any.
+        The same parameters again change nothing, whatever has become of the cluster since. Others are an update, which
+        leaves alone what is not among them: 409 names those that can only be chosen at registration, or says that it
+        is too late for any.
         """
         return self._object("PUT", path_of("clusters", cluster_id), params)
 

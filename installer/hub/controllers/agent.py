@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import Any
 
 from installer.assisted.endpoint import BASE
-from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.assisted.enums import ClusterStatus, HostStatus, Role
 from installer.assisted.errors import ClientError
+from installer.errors import ConfigError
+from installer.hub import spoke
 from installer.hub.conditions import HEARTBEAT, condition, set_conditions
-from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of
+from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of, secret_names
 from installer.hub.controllers.deployment import install_name
-from installer.hub.controllers.inputs import problem_of
-from installer.hub.controllers.spoke import SpokeError, Spokes
+from installer.hub.controllers.inputs import Inputs, problem_of
 from installer.hub.kube.api import Conflict, KubeError
 from installer.hub.kube.kinds import (
     AGENT,
@@ -43,7 +45,7 @@ log = logging.getLogger("node0-hub")
 FINALIZER = "agent.agent-install.openshift.io/ai-deprovision"
 SKIP_CLEANUP = "agent.agent-install.openshift.io/skip-spoke-cleanup"
 ADDED = "AddToExistingClusterHost"
-# Seconds until a host that cannot be removed yet, or a Node that is to come, is looked at again.
+# Seconds until a host that cannot be removed yet is tried again.
 PATIENCE = 10.0
 # Seconds after which the Node of an agent that is deleted is given up.
 LONGEST_CLEANUP = 600.0
@@ -56,7 +58,7 @@ class AgentController:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._spokes = Spokes(hub)
+        self._inputs = Inputs(hub)
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
@@ -108,7 +110,7 @@ class AgentController:
         self._write(agent, host, problem)
         if problem is not None and not problem.is_input:
             raise Retry(problem.message)
-        return PATIENCE if host is not None and _is_joining(host) else None
+        return None
 
     def _infra_env(self, key: Key, agent: Json | None) -> Json | None:
         """Return the InfraEnv that the host belongs to; None if it is not of this hub."""
@@ -205,40 +207,13 @@ class AgentController:
         return service.bind_host(infra_env_id, host["id"], cluster_id)
 
     def _second_day(self, agent: Json, host: Json) -> Json:
-        """Add an approved host to a cluster that was installed before, and follow it until its Node is ready."""
-        if _is_joining(host):
-            return self._joining(agent, host)
+        """Begin to add an approved host to a cluster that was installed before."""
         if host["status"] != HostStatus.KNOWN or not spec_of(agent).get("approved") or not host.get("cluster_id"):
             return host
         cluster = self._hub.service.find_cluster(host["cluster_id"])
         if cluster is None or cluster["status"] != ClusterStatus.ADDING_HOSTS:
             return host
         return self._hub.service.install_host(host["infra_env_id"], host["id"])
-
-    def _joining(self, agent: Json, host: Json) -> Json:
-        """Approve what the host's kubelet asks for, label its Node, and report how far it is."""
-        name = str(host.get("requested_hostname"))
-        try:
-            found = self._deployment(agent)
-            if found is None:
-                return host
-            spoke = self._spokes.of(found)
-            node = spoke.node(name)
-            if approved := spoke.approve(name, node):
-                self._hub.events.event(agent, "CertificatesApproved", f"Node {name}: {', '.join(approved)}")
-            if node is None:
-                return host
-            is_ready = condition(node, "Ready").get("status") == "True"
-            if is_ready:
-                spoke.label(node, spec_of(agent).get("nodeLabels") or {})
-        except (KubeError, SpokeError) as error:
-            log.warning("agent %s: its cluster: %s", key_of(agent), error)
-            return host
-        stage = Stage.DONE if is_ready else Stage.JOINED
-        if stage != (host.get("progress") or {}).get("current_stage"):
-            self._hub.service.report_host_joined(host["infra_env_id"], host["id"], stage)
-            return self._hub.service.find_host(host["infra_env_id"], host["id"]) or host
-        return host
 
     def _deployment(self, agent: Json) -> Json | None:
         """Return the agent's ClusterDeployment unless it, or its AgentClusterInstall, is gone or going."""
@@ -256,9 +231,12 @@ class AgentController:
         if found is None or not is_installed or annotations_of(agent).get(SKIP_CLEANUP) is not None:
             return ""
         began = agent["metadata"]["deletionTimestamp"]
+        secret = Key(key_of(found).namespace, secret_names(found)[0])
         try:
-            self._spokes.of(found).delete_node(str(host.get("requested_hostname")))
-        except (KubeError, SpokeError, SpecError) as error:
+            text = self._inputs.secret(secret, "kubeconfig", f"ClusterDeployment {key_of(found)}")
+            with closing(spoke.connect(text)) as api:
+                api.delete(spoke.NODE, Key("", str(host.get("requested_hostname"))))
+        except (KubeError, ConfigError, SpecError) as error:
             if age(began, self._hub.now()) > LONGEST_CLEANUP:
                 self._hub.events.event(agent, "CleanupGivenUp", str(error), warning=True)
                 return ""
@@ -346,12 +324,6 @@ def _first_spec(infra_env: Mapping[str, Any]) -> Json:
 
 def _first_labels(infra_env: Mapping[str, Any]) -> Json:
     return {**(spec_of(infra_env).get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name}
-
-
-def _is_joining(host: Mapping[str, Any]) -> bool:
-    """Return whether a host that is added to an installed cluster has rebooted, so that only its Node tells more."""
-    stage = (host.get("progress") or {}).get("current_stage")
-    return host.get("kind") == ADDED and stage in (Stage.REBOOTING, Stage.CONFIGURING, Stage.JOINED)
 
 
 def _owner(agent: Mapping[str, Any]) -> str:
