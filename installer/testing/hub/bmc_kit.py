@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -76,6 +77,7 @@ def emulated_bmc(folder: Path) -> Iterator[EmulatedBmc]:
 def served_iso(folder: Path) -> Iterator[str]:
     """Serve a file by HTTP for the block; yields its URL."""
     (folder / "some.iso").write_bytes(b"no image at all")
+    os.utime(folder / "some.iso", (0, 0))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
