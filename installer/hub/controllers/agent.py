@@ -23,6 +23,7 @@ from installer.hub.kube.kinds import (
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
     INFRA_ENV,
+    SECRET,
     Json,
     Key,
     Kind,
@@ -39,6 +40,7 @@ from installer.hub.tables import classification, hostspec
 from installer.hub.tables.agent import AgentFacts
 from installer.hub.tables.clusterspec import SpecError, spec_of
 from installer.hub.tables.facts import SyncProblem
+from installer.hub.tables.hostspec import HostChanges
 from installer.rendezvous.clock import age
 
 log = logging.getLogger("node0-hub")
@@ -59,15 +61,18 @@ class AgentController:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._inputs = Inputs(hub)
+        self._fenced: dict[Key, str] = {}
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
+        hub.caches[AGENT].index("login", lambda obj: [str(_login_key(obj))])
         hub.caches[AGENT].index("cluster", lambda obj: [str(key) for key in (cluster_of(obj),) if key])
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
-        """Return the agents that a cluster's coming concerns, and a namespace's classifications."""
+        """Return the agents that a cluster's coming concerns, a namespace's classifications, and BMCs' logins."""
         return {
             CLUSTER_DEPLOYMENT: lambda obj: self._unbound(key_of(obj)),
+            SECRET: lambda obj: map(key_of, self._hub.caches[AGENT].by("login", str(key_of(obj)))),
             AGENT_CLASSIFICATION: lambda obj: map(key_of, self._hub.caches[AGENT].list(key_of(obj).namespace)),
         }
 
@@ -167,6 +172,7 @@ class AgentController:
         host = self._bound(agent, infra_env, host)
         changes = hostspec.changes(spec_of(agent), host)
         infra_env_id, host_id, service = host["infra_env_id"], host["id"], self._hub.service
+        fenced = self._fencing(agent, changes)
         if not changes or host["status"] not in table.EDITABLE:
             return self._second_day(agent, host)
         # An installation that waits for nothing but this must not begin without it.
@@ -178,7 +184,23 @@ class AgentController:
             changes.params.pop("disks_selected_config")
         if changes.params:
             service.update_host(infra_env_id, host_id, changes.params)
+        if fenced:
+            self._fenced[key_of(agent)] = fenced
         return service.find_host(infra_env_id, host_id) or host
+
+    def _fencing(self, agent: Json, changes: HostChanges) -> str:
+        """Add the BMC's login to the changes of a host unless it was sent before; the Secret's version if it is added.
+
+        The service shows nobody the login, so that after a restart it is sent once more.
+        """
+        key = _login_key(agent)
+        version = self._inputs.version(SECRET, key)
+        if not key.name or (version and self._fenced.get(key_of(agent)) == version):
+            return ""
+        data = self._inputs.data(SECRET, key, "spec.fencingCredentialsSecretRef")
+        login = {field: data[entry] for field, entry in hostspec.FENCING.items() if data.get(entry)}
+        changes.params["fencing_credentials"] = login
+        return version
 
     def _bound(self, agent: Json, infra_env: Json | None, host: Json) -> Json:
         """Bind or unbind the host as the spec has it. Raises SpecError, ClientError."""
@@ -330,6 +352,10 @@ def _owner(agent: Mapping[str, Any]) -> str:
     """Return the uid of the InfraEnv that an Agent belongs to; empty if it has none."""
     owners = agent["metadata"].get("ownerReferences") or []
     return next((str(item["uid"]) for item in owners if item["kind"] == INFRA_ENV.name), "")
+
+
+def _login_key(agent: Json) -> Key:
+    return Key(key_of(agent).namespace, str(spec_of(agent).get("fencingCredentialsSecretRef") or ""))
 
 
 def _is_bound(agent: Json) -> bool:

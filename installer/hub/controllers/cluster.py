@@ -232,7 +232,7 @@ class ClusterController:
         if not reference.get("name"):
             return {}
         key = Key(str(reference.get("namespace") or key_of(install).namespace), str(reference["name"]))
-        return clusterspec.mirror_overrides(str(key), self._inputs.config_map(key, "spec.mirrorRegistryRef"))
+        return clusterspec.mirror_overrides(str(key), self._inputs.data(CONFIG_MAP, key, "spec.mirrorRegistryRef"))
 
     def _pass_manifests(self, install: Json, cluster_id: str, sent: _Sent) -> None:
         """Have the service hold the files of the ConfigMaps and no others."""
@@ -241,7 +241,9 @@ class ClusterController:
         if sent.manifests == versions and all(version for _, version in versions):
             return
         field = "spec.manifestsConfigMapRefs"
-        files = clusterspec.manifests((name, self._inputs.config_map(Key(namespace, name), field)) for name in names)
+        files = clusterspec.manifests(
+            (name, self._inputs.data(CONFIG_MAP, Key(namespace, name), field)) for name in names
+        )
         service = self._hub.service
         present = {str(item.get("file_name")) for item in service.manifests(cluster_id)}
         for name, content in files.items():
