@@ -224,7 +224,7 @@ class ClusterController:
             changed = True
         if cluster["status"] in table.BEFORE:
             self._pass_manifests(install, cluster_id, sent)
-        return service.cluster(cluster_id) if changed else cluster
+        return (service.find_cluster(cluster_id) or cluster) if changed else cluster
 
     def _mirror(self, install: Json) -> Json:
         """Return install-config's members of the mirror that the resource names."""
