@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import Any
 
 from installer.assisted.endpoint import BASE
-from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.assisted.enums import ClusterStatus, HostStatus, Role
 from installer.assisted.errors import ClientError
+from installer.errors import ConfigError
+from installer.hub import spoke
 from installer.hub.conditions import HEARTBEAT, condition, set_conditions
-from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of
+from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of, secret_names
 from installer.hub.controllers.deployment import install_name
-from installer.hub.controllers.inputs import problem_of
-from installer.hub.controllers.spoke import SpokeError, Spokes
+from installer.hub.controllers.inputs import Inputs, problem_of
 from installer.hub.kube.api import Conflict, KubeError
 from installer.hub.kube.kinds import (
     AGENT,
@@ -21,6 +23,7 @@ from installer.hub.kube.kinds import (
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
     INFRA_ENV,
+    SECRET,
     Json,
     Key,
     Kind,
@@ -37,13 +40,14 @@ from installer.hub.tables import classification, hostspec
 from installer.hub.tables.agent import AgentFacts
 from installer.hub.tables.clusterspec import SpecError, spec_of
 from installer.hub.tables.facts import SyncProblem
+from installer.hub.tables.hostspec import HostChanges
 from installer.rendezvous.clock import age
 
 log = logging.getLogger("node0-hub")
 FINALIZER = "agent.agent-install.openshift.io/ai-deprovision"
 SKIP_CLEANUP = "agent.agent-install.openshift.io/skip-spoke-cleanup"
 ADDED = "AddToExistingClusterHost"
-# Seconds until a host that cannot be removed yet, or a Node that is to come, is looked at again.
+# Seconds until a host that cannot be removed yet is tried again.
 PATIENCE = 10.0
 # Seconds after which the Node of an agent that is deleted is given up.
 LONGEST_CLEANUP = 600.0
@@ -56,16 +60,19 @@ class AgentController:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._spokes = Spokes(hub)
+        self._inputs = Inputs(hub)
+        self._fenced: dict[Key, str] = {}
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
+        hub.caches[AGENT].index("login", lambda obj: [str(_login_key(obj))])
         hub.caches[AGENT].index("cluster", lambda obj: [str(key) for key in (cluster_of(obj),) if key])
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
-        """Return the agents that a cluster's coming concerns, and a namespace's classifications."""
+        """Return the agents that a cluster's coming concerns, a namespace's classifications, and BMCs' logins."""
         return {
             CLUSTER_DEPLOYMENT: lambda obj: self._unbound(key_of(obj)),
+            SECRET: lambda obj: map(key_of, self._hub.caches[AGENT].by("login", str(key_of(obj)))),
             AGENT_CLASSIFICATION: lambda obj: map(key_of, self._hub.caches[AGENT].list(key_of(obj).namespace)),
         }
 
@@ -108,7 +115,7 @@ class AgentController:
         self._write(agent, host, problem)
         if problem is not None and not problem.is_input:
             raise Retry(problem.message)
-        return PATIENCE if host is not None and _is_joining(host) else None
+        return None
 
     def _infra_env(self, key: Key, agent: Json | None) -> Json | None:
         """Return the InfraEnv that the host belongs to; None if it is not of this hub."""
@@ -165,6 +172,7 @@ class AgentController:
         host = self._bound(agent, infra_env, host)
         changes = hostspec.changes(spec_of(agent), host)
         infra_env_id, host_id, service = host["infra_env_id"], host["id"], self._hub.service
+        fenced = self._fencing(agent, changes)
         if not changes or host["status"] not in table.EDITABLE:
             return self._second_day(agent, host)
         # An installation that waits for nothing but this must not begin without it.
@@ -176,7 +184,23 @@ class AgentController:
             changes.params.pop("disks_selected_config")
         if changes.params:
             service.update_host(infra_env_id, host_id, changes.params)
+        if fenced:
+            self._fenced[key_of(agent)] = fenced
         return service.find_host(infra_env_id, host_id) or host
+
+    def _fencing(self, agent: Json, changes: HostChanges) -> str:
+        """Add the BMC's login to the changes of a host unless it was sent before; the Secret's version if it is added.
+
+        The service shows nobody the login, so that after a restart it is sent once more.
+        """
+        key = _login_key(agent)
+        version = self._inputs.version(SECRET, key)
+        if not key.name or (version and self._fenced.get(key_of(agent)) == version):
+            return ""
+        data = self._inputs.data(SECRET, key, "spec.fencingCredentialsSecretRef")
+        login = {field: data[entry] for field, entry in hostspec.FENCING.items() if data.get(entry)}
+        changes.params["fencing_credentials"] = login
+        return version
 
     def _bound(self, agent: Json, infra_env: Json | None, host: Json) -> Json:
         """Bind or unbind the host as the spec has it. Raises SpecError, ClientError."""
@@ -205,40 +229,13 @@ class AgentController:
         return service.bind_host(infra_env_id, host["id"], cluster_id)
 
     def _second_day(self, agent: Json, host: Json) -> Json:
-        """Add an approved host to a cluster that was installed before, and follow it until its Node is ready."""
-        if _is_joining(host):
-            return self._joining(agent, host)
+        """Begin to add an approved host to a cluster that was installed before."""
         if host["status"] != HostStatus.KNOWN or not spec_of(agent).get("approved") or not host.get("cluster_id"):
             return host
         cluster = self._hub.service.find_cluster(host["cluster_id"])
         if cluster is None or cluster["status"] != ClusterStatus.ADDING_HOSTS:
             return host
         return self._hub.service.install_host(host["infra_env_id"], host["id"])
-
-    def _joining(self, agent: Json, host: Json) -> Json:
-        """Approve what the host's kubelet asks for, label its Node, and report how far it is."""
-        name = str(host.get("requested_hostname"))
-        try:
-            found = self._deployment(agent)
-            if found is None:
-                return host
-            spoke = self._spokes.of(found)
-            node = spoke.node(name)
-            if approved := spoke.approve(name, node):
-                self._hub.events.event(agent, "CertificatesApproved", f"Node {name}: {', '.join(approved)}")
-            if node is None:
-                return host
-            is_ready = condition(node, "Ready").get("status") == "True"
-            if is_ready:
-                spoke.label(node, spec_of(agent).get("nodeLabels") or {})
-        except (KubeError, SpokeError) as error:
-            log.warning("agent %s: its cluster: %s", key_of(agent), error)
-            return host
-        stage = Stage.DONE if is_ready else Stage.JOINED
-        if stage != (host.get("progress") or {}).get("current_stage"):
-            self._hub.service.report_host_joined(host["infra_env_id"], host["id"], stage)
-            return self._hub.service.find_host(host["infra_env_id"], host["id"]) or host
-        return host
 
     def _deployment(self, agent: Json) -> Json | None:
         """Return the agent's ClusterDeployment unless it, or its AgentClusterInstall, is gone or going."""
@@ -256,9 +253,12 @@ class AgentController:
         if found is None or not is_installed or annotations_of(agent).get(SKIP_CLEANUP) is not None:
             return ""
         began = agent["metadata"]["deletionTimestamp"]
+        secret = Key(key_of(found).namespace, secret_names(found)[0])
         try:
-            self._spokes.of(found).delete_node(str(host.get("requested_hostname")))
-        except (KubeError, SpokeError, SpecError) as error:
+            text = self._inputs.secret(secret, "kubeconfig", f"ClusterDeployment {key_of(found)}")
+            with closing(spoke.connect(text)) as api:
+                api.delete(spoke.NODE, Key("", str(host.get("requested_hostname"))))
+        except (KubeError, ConfigError, SpecError) as error:
             if age(began, self._hub.now()) > LONGEST_CLEANUP:
                 self._hub.events.event(agent, "CleanupGivenUp", str(error), warning=True)
                 return ""
@@ -348,16 +348,14 @@ def _first_labels(infra_env: Mapping[str, Any]) -> Json:
     return {**(spec_of(infra_env).get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name}
 
 
-def _is_joining(host: Mapping[str, Any]) -> bool:
-    """Return whether a host that is added to an installed cluster has rebooted, so that only its Node tells more."""
-    stage = (host.get("progress") or {}).get("current_stage")
-    return host.get("kind") == ADDED and stage in (Stage.REBOOTING, Stage.CONFIGURING, Stage.JOINED)
-
-
 def _owner(agent: Mapping[str, Any]) -> str:
     """Return the uid of the InfraEnv that an Agent belongs to; empty if it has none."""
     owners = agent["metadata"].get("ownerReferences") or []
     return next((str(item["uid"]) for item in owners if item["kind"] == INFRA_ENV.name), "")
+
+
+def _login_key(agent: Json) -> Key:
+    return Key(key_of(agent).namespace, str(spec_of(agent).get("fencingCredentialsSecretRef") or ""))
 
 
 def _is_bound(agent: Json) -> bool:

@@ -165,9 +165,9 @@ class Api:
         """Replace an object as it was read. Raises Conflict if it has changed since."""
         return self._call("PUT", kind.path(*key_of(obj)), obj)
 
-    def update_status(self, kind: Kind, obj: Json, subresource: str = "status") -> Json:
-        """Replace an object's status, or another part of it that has a path of its own, as ``update``."""
-        return self._call("PUT", kind.path(*key_of(obj), subresource), obj)
+    def update_status(self, kind: Kind, obj: Json) -> Json:
+        """Replace an object's status, as ``update``."""
+        return self._call("PUT", kind.path(*key_of(obj), "status"), obj)
 
     def approve(self, kind: Kind, obj: Json) -> Json:
         """Replace the conditions of a certificate signing request, as ``update``."""

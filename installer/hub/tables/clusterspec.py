@@ -104,8 +104,10 @@ def _hyperthreading(spec: Mapping[str, Any]) -> str:
 def cluster_params(
     deployment: Mapping[str, Any], install: Mapping[str, Any], release: Release, pull_secret: str
 ) -> Json:
-    """Return cluster-create-params of a ClusterDeployment and its AgentClusterInstall."""
+    """Return cluster-create-params of a ClusterDeployment and its AgentClusterInstall. Raises SpecError."""
     spec, numbers = spec_of(install), required(install)
+    if (spec.get("ignitionEndpoint") or {}).get("url"):
+        raise SpecError("spec.ignitionEndpoint is not offered")
     is_single = numbers == Numbers(1)
     proxy = spec.get("proxy") or {}
     encryption = spec.get("diskEncryption") or {}

@@ -43,6 +43,8 @@ def test_a_preparation_that_fails_is_repeated_after_longer_and_longer_pauses(wor
         return [datetime.fromisoformat(note["at"]) for note in found]
 
     world.poll_until(key, [machine], lambda: len(starts()) >= 3)
+    failed = world.wait(ACI, key, "LastInstallationPreparationFailed", "True PreparationFailed")
+    assert " starts with this spec" in failed
     machine.images = "success"
     world.poll_until(key, [machine], lambda: "install" in world.steps[machine.id])
     pauses = [(after - before).total_seconds() for before, after in pairwise(starts())]
