@@ -152,7 +152,6 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     # Its host was unbound after the installation: discovery again.
     agent(api, bound="UnbindingPendingUserAction")
     wait_for("deprovisioning", lambda: "Deprovisioning" in seen(api)[2].values())
-    agent(api)
     again = until(api, "provisioned")
     assert not again["metadata"]["annotations"].keys() & {paused, "baremetalhost.metal3.io/detached"}
     api.delete(BARE_METAL_HOST, Key("ns", "a"))
