@@ -25,7 +25,7 @@ BMAC = "bmac.agent-install.openshift.io"
 
 @pytest.fixture(scope="module")
 def bmc(tmp_path_factory):
-    with emulated_bmc(tmp_path_factory.mktemp("bmc")) as running:
+    with emulated_bmc(tmp_path_factory.mktemp("bmc"), is_quick=True) as running:
         yield running
 
 
@@ -73,7 +73,7 @@ def secret(api, name="login", password=PASSWORD):
 def host(api, bmc, name="a", *, labels=None, annotations=None, **spec):
     spec = {
         "online": True, "bootMACAddress": MAC.upper(), "inspectionMode": "disabled",
-        "bmc": {"address": bmc.address(), "credentialsName": "login", "disableCertificateVerification": True}, **spec,
+        "bmc": {"address": bmc.address, "credentialsName": "login", "disableCertificateVerification": True}, **spec,
     }  # fmt: skip
     obj = BARE_METAL_HOST.new(Key("ns", name), spec=spec)
     obj["metadata"] |= {"labels": labels or {}, "annotations": annotations or {}}
