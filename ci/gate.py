@@ -41,7 +41,12 @@ ROOT = Path(__file__).parents[1]
 # A bracket ends an id, so that its variants are not meant.
 CONTAINERS: Mapping[str, str] = {
     "sno-ipv4-static-uefi": " or ".join(
-        ["sno-ipv4-static-uefi]", "sno-ipv4-static-uefi-small_disk]", *(f"{row.id}]" for row in ROWS if row.gate)]
+        [
+            "sno-ipv4-static-uefi]",
+            "sno-ipv4-static-uefi-small_disk]",
+            "sno-ipv4-static-uefi-discovery_iso-hub]",
+            *(f"{row.id}]" for row in ROWS if row.gate),
+        ]
     ),
     "compact-ipv4-static-uefi": "compact-ipv4-static-uefi] or compact-ipv4-static-uefi-power_cut]",
     "ha-ipv4-static-uefi": "ha-ipv4-static-uefi]",

@@ -28,7 +28,7 @@ from lab.subject.options import OPTIONS, Chosen, add_options, choose, stated
 from lab.supervisor.plan import Ended
 from lab.supervisor.watch import described
 from scenarios.catalogue.fromfile import file_topology, of_topology
-from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of
+from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of, words_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.testing.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
@@ -368,9 +368,11 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
     def make(labs: ExitStack) -> Installation:
         if lab_id:
             return _installed_already(request, lab_id, chosen.subject)
-        if row is not None and "hub" in row.variants:
+        variants = words_of(request.param).variants
+        if "hub" in variants:
             deployment = labs.enter_context(_deployed(request, chosen))
-            return install_by_hub(deployment, labs.enter_context(operator(deployment)))
+            hub = labs.enter_context(operator(deployment))
+            return install_by_hub(deployment, hub, killed="killed" in variants)
         if row is not None and row.boot == "discovery-iso":
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)

@@ -5,10 +5,13 @@ import json
 
 import pytest
 
+from drivers.protocols import PowerState
+from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
 from scenarios.testing.cluster import Installation
 from scenarios.testing.hub import HubInstalled
 
+GONE_SECONDS = 60
 by_hub = pytest.mark.parametrize("installation", params(lambda row: "hub" in row.variants), indirect=True)
 
 # Of each kind of resource, the conditions of a cluster that is installed: type, status, reason.
@@ -22,7 +25,6 @@ CONDITIONS = {
     },
     "agentclusterinstalls": {
         ("SpecSynced", "True", "SyncOK"),
-        ("RequirementsMet", "True", "ClusterInstallationStopped"),
         ("Completed", "True", "InstallationCompleted"),
         ("Failed", "False", "InstallationNotFailed"),
         ("Stopped", "True", "InstallationCompleted"),
@@ -40,9 +42,8 @@ def subject_of(installation: Installation) -> HubInstalled:
     return installation
 
 
-@by_hub
-def test_every_resource_says_that_it_is_done(installation: Installation) -> None:
-    subject = subject_of(installation)
+def assert_done(subject: HubInstalled) -> None:
+    """Fail unless every resource says that it is done."""
     for kind, wanted in CONDITIONS.items():
         items = subject.hub.get(kind, "-n", subject.namespace)["items"]
         assert len(items) == (len(subject.topology.nodes) if kind == "agents" else 1)
@@ -52,6 +53,11 @@ def test_every_resource_says_that_it_is_done(installation: Installation) -> None
     hosts = subject.hub.get("baremetalhosts", "-n", subject.namespace)["items"]
     states = {(host["status"]["provisioning"]["state"], host["status"]["errorMessage"]) for host in hosts}
     assert states == {("provisioned", "")}
+
+
+@by_hub
+def test_every_resource_says_that_it_is_done(installation: Installation) -> None:
+    assert_done(subject_of(installation))
 
 
 @by_hub
@@ -98,3 +104,35 @@ def test_no_secret_is_in_a_resource_an_event_or_a_log(installation: Installation
     for name, text in texts.items():
         for secret in (login.bmc_password, login.registry_password, pair, password):
             assert secret not in text, name
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("installation", ["sno-ipv4-static-uefi-discovery_iso-hub-killed"], indirect=True)
+def test_an_installation_ends_well_though_all_of_the_hub_is_killed_on_the_way(installation: Installation) -> None:
+    """And nothing is there twice: one agent for the machine, one cluster in the service, all of it installed."""
+    subject = subject_of(installation)
+    assert_done(subject)
+    assert subject.api_ready()
+    assert subject.nodes_ready()
+
+
+@by_hub
+@pytest.mark.disruptive
+def test_deleting_the_resources_leaves_the_cluster_alone(installation: Installation) -> None:
+    """First the cluster, with its agents and Secrets; then its environment and machines, and at last the namespace."""
+    subject = subject_of(installation)
+    hub, namespace, name = subject.hub, subject.namespace, subject.topology.cluster_name
+
+    def gone(kind: str) -> None:
+        wait_until(lambda: hub.get(kind, "-n", namespace)["items"] == [], GONE_SECONDS, f"all {kind} to be gone")
+
+    hub.kubectl("delete", "clusterdeployment", name, "-n", namespace, "--timeout=80s")
+    for kind in ("agentclusterinstalls", "agents"):
+        gone(kind)
+    hub.kubectl("delete", "infraenv", name, "-n", namespace, "--timeout=80s")
+    hub.kubectl("delete", "baremetalhosts", "--all", "-n", namespace, "--timeout=80s")
+    hub.kubectl("delete", "namespace", namespace, "--timeout=80s")
+    for machine in subject.lab.nodes.values():
+        assert machine.power.state() is PowerState.ON
+    assert subject.api_ready()
+    assert subject.nodes_ready()

@@ -107,6 +107,7 @@ def test_containers_get_each_size_its_losses_and_nothing_else():
     assert {scenario for _, scenario in tests} == {
         *ALL,
         "sno-ipv4-static-uefi-small_disk",
+        "sno-ipv4-static-uefi-discovery_iso-hub",
         "compact-ipv4-static-uefi-power_cut",
         *(row.id for row in ROWS if row.gate),
     }

@@ -29,6 +29,7 @@ from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
 from installer.hub.controllers.infraenv import InfraEnvController
+from installer.hub.controllers.serviceconfig import ServiceConfigController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
 from installer.hub.kube.lease import Leader
@@ -61,6 +62,8 @@ class ServiceAccess:
     url: str
     token_file: Path
     ca_file: Path | None
+    #: Its folder of mirrors, where that is the operator's to write.
+    mirror: Path | None = None
 
     def client(self) -> HubClient:
         """Return a client of it. Raises ConfigError, ClientError."""
@@ -76,7 +79,7 @@ class OwnService:
 
     def __init__(self, directory: Path, listen: str) -> None:
         self.access = ServiceAccess(
-            f"https://{listen}/", directory / "auth" / "user-token", directory / "tls" / "ca.crt"
+            f"https://{listen}/", directory / "auth/user-token", directory / "tls/ca.crt", directory / "mirror"
         )
         self._command = [sys.executable, "-m", "installer", "service", "--dir", str(directory), "--listen", listen]
         self._stop = threading.Event()
@@ -158,12 +161,14 @@ def run(
     name = identity(directory)
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
-        leader = Leader(Api.connect(kubeconfig), Key(os.environ.get("POD_NAMESPACE", NAMESPACE), "node0-hub"), name)
+        namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
+        leader = Leader(Api.connect(kubeconfig), Key(namespace, "node0-hub"), name)
         api = Api.connect(kubeconfig, may_write=leader.is_leading)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)
         with served(manager, leader.is_leading, metrics) if metrics else contextlib.nullcontext():
-            manager.run([make(manager.hub) for make in CONTROLLERS], stop)
+            settings = ServiceConfigController(manager.hub, access.mirror, namespace)
+            manager.run([settings, *(make(manager.hub) for make in CONTROLLERS)], stop)
     log.info("ended")
     return 0
 

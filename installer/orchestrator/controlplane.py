@@ -23,6 +23,8 @@ POLL_SECONDS = 5.0
 WORKER_POLL_SECONDS = 30.0
 CONTROLLER_EVENT = "AssistedControllerIsReady"
 NAMESPACE = "assisted-installer"
+# The kind of a host that is added to an installed cluster.
+ADDED = "AddToExistingClusterHost"
 Sleep = Callable[[float], None]
 
 
@@ -124,14 +126,20 @@ def wait_workers(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
 
 
 def wait_ready_masters_by_service(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
-    """Wait, on a worker, until two control-plane hosts have joined, as the service reports it."""
+    """Wait, on a worker, until two control-plane hosts have joined, as the service reports it.
+
+    One that is added to a cluster has nothing to wait for: the control plane is there, and may be of no hosts of the
+    service's.
+    """
     while True:
+        hosts = reporter.hosts()
         joined = [
             host
-            for host in reporter.hosts()
+            for host in hosts
             if host.get("role") in (Role.MASTER, Role.ARBITER)
             and (host.get("progress") or {}).get("current_stage") in (Stage.JOINED, Stage.DONE)
         ]
-        if len(joined) >= 2:
+        added = any(host.get("id") == reporter.host_id and host.get("kind") == ADDED for host in hosts)
+        if len(joined) >= 2 or added:
             return
         sleep(POLL_SECONDS)

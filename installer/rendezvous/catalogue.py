@@ -88,6 +88,8 @@ class Catalogue:
     def __init__(self, own: Settings) -> None:
         self._own = own
         self._others: dict[str, Settings] = {}
+        # By (cluster's release, infra-env's).
+        self._mixed: dict[tuple[str, str], Settings] = {}
         for file in sorted((own.work_dir / FOLDER).glob("*.json")):
             try:
                 image = str(json.loads(file.read_text())["release"])
@@ -95,19 +97,26 @@ class Catalogue:
                 continue  # cut short by a kill: it is read again when it is named again
             self.add(image)
 
+    def find(self, image: str) -> Settings | None:
+        """Return the settings of a release that is known, None for another."""
+        own = self._own if self._own.openshift_version else None
+        return own if image == self._own.release_image else self._others.get(image)
+
     def add(self, image: str) -> Settings | None:
-        """Return the settings of a release that has been read; None for another."""
+        """Return the settings of a release that has been read, which is known from now on; None for another."""
         if image == self._own.release_image:
-            return self._own if self._own.openshift_version else None
+            return self.find(image)
         settings = unread(self._own, image)
         if (contents := known(settings)) is None:
             return None
         self._others[image] = adopted(settings, contents)
+        self._mixed.clear()
         return self._others[image]
 
     def adopt(self, own: Settings) -> None:
         """Continue with other settings of the service's own."""
         self._own = own
+        self._mixed.clear()
         for image in tuple(self._others):
             self.add(image)
 
@@ -121,10 +130,21 @@ class Catalogue:
         return self._others.get(image, self._own)
 
     def of(self, cluster: Cluster | None, infra_env: InfraEnv | None = None) -> Settings:
-        """Return the settings for a cluster, or for what has none for its infra-env."""
-        if cluster is not None:
-            return self.of_image(cluster.ocp_release_image)
-        return self.of_image(infra_env.release_image) if infra_env is not None else self._own
+        """Return the settings for a cluster, or for what has none for its infra-env.
+
+        With both, they are for a host: the cluster's, with the agent of its infra-env's images.
+        """
+        booted = self.of_image(infra_env.release_image) if infra_env is not None else self._own
+        if cluster is None:
+            return booted
+        settings = self.of_image(cluster.ocp_release_image)
+        if infra_env is None or infra_env.cluster_id is not None or booted.agent_image == settings.agent_image:
+            return settings
+        # A host is bound with the agent that it was booted with: node0's cannot be replaced while it runs.
+        key = (settings.release_image, booted.release_image)
+        if key not in self._mixed:
+            self._mixed[key] = replace(settings, agent_image=booted.agent_image)
+        return self._mixed[key]
 
     def newest(self, version: str = "", architecture: str = "") -> Settings | None:
         """Return the settings of the newest release of a version, or of its first numbers, for an architecture.

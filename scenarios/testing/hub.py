@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from installer.common.secretfiles import write_private
+from lab.cleanup import afterwards
 from lab.deploy import Deployment
 from lab.hub.controlplane import ADMIN
 from lab.inputs.configs import BmcAccess, root_device_hints
@@ -27,6 +32,9 @@ from scenarios.testing.service import release_environment, write_mirrors
 
 # The operator's namespace and account (installer/hub/crds/data/operator).
 OPERATOR = "node0-hub"
+_KUBECONFIG = "operator.kubeconfig"
+# The hub's daemons that hold what was applied; the controllers of Kubernetes follow by themselves.
+DAEMONS = ("hub-api", "hub-etcd")
 IMAGE_SET = "lab-release"
 PULL_SECRET, BMC_SECRET = "pull-secret", "bmc"
 _LABEL = "infraenvs.agent-install.openshift.io"
@@ -39,8 +47,15 @@ Json = dict[str, Any]
 class Hub:
     """The lab's API server with node0's definitions, and the folder of the operator."""
 
-    lab: Lab
+    deployment: Deployment
     directory: Path
+    _operator: ExitStack = field(default_factory=ExitStack)
+    _process: subprocess.Popen[str] | None = None
+
+    @property
+    def lab(self) -> Lab:
+        """The lab that it runs in."""
+        return self.deployment.lab
 
     @property
     def kubeconfig(self) -> Path:
@@ -63,7 +78,42 @@ class Hub:
         data = self.get("secret", name, "-n", namespace)["data"]
         return {key: base64.b64decode(value).decode() for key, value in data.items()}
 
-    def operators_kubeconfig(self) -> Path:
+    def states(self, group: str, version: str, plural: str) -> list[Json]:
+        """Return the statuses of a cluster's resources by the official Python client."""
+        from kubernetes import client, config
+
+        namespace = self.lab.topology.cluster_name
+        with config.new_client_from_config(str(self.kubeconfig)) as api:
+            ask = client.CustomObjectsApi(api).list_namespaced_custom_object
+            found = self.lab.inside(ask, group, version, namespace, plural)
+        return [item.get("status") or {} for item in found["items"]]
+
+    def start(self) -> None:
+        """Run the operator and its service, with the rights of the operator's account."""
+        kubeconfig = self.directory / _KUBECONFIG
+        argv = [
+            *(*self.deployment.installer, "hub", "run", "--kubeconfig", str(kubeconfig), "--dir", str(self.directory)),
+            *("--listen", f"{bracketed(self.lab.topology.gateway)}:{SERVICE_PORT}"),
+        ]
+        running = self.lab.running(argv, env=release_environment(self.deployment), name="hub-run")
+        self._process = self._operator.enter_context(running)
+
+    def stop(self) -> None:
+        """End the operator and its service."""
+        self._operator.close()
+
+    def kill_everything(self) -> None:
+        """SIGKILL operator, service, API server and etcd, and start them again."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        for name in DAEMONS:
+            self.lab.services.stop(name)
+        for name in reversed(DAEMONS):
+            self.lab.services.start(name)
+        self.stop()
+        self.start()
+
+    def write_operators_kubeconfig(self) -> None:
         """Write a kubeconfig of the operator's own account, whose roles are all that it may do."""
         words = ("secrets", "-n", OPERATOR, "--field-selector", "type=kubernetes.io/service-account-token")
 
@@ -75,9 +125,7 @@ class Hub:
         config = yaml.safe_load(self.kubeconfig.read_text())
         [user] = config["users"]
         user["user"] = {"token": token()}
-        path = self.directory / "operator.kubeconfig"
-        write_private(path, yaml.safe_dump(config))
-        return path
+        write_private(self.directory / _KUBECONFIG, yaml.safe_dump(config))
 
 
 @dataclass(kw_only=True)
@@ -97,18 +145,16 @@ def operator(deployment: Deployment) -> Iterator[Hub]:
     """Install node0's definitions and roles into the lab's API server, and run the operator with its service in the
     lab for the length of the block."""
     lab = deployment.lab
-    hub = Hub(lab, lab.layout.root / "operator")
+    hub = Hub(deployment, lab.layout.root / "operator")
     hub.directory.mkdir(mode=0o700)
     install = [*deployment.installer, "hub", "install", "--kubeconfig", str(hub.kubeconfig)]
     with lab.phase("hub install"):
         result = lab.run(install, name="hub-install", timeout=300)
     assert result.returncode == 0, output_of(result)[-2000:]
     write_mirrors(deployment, hub.directory / "service")
-    argv = [
-        *(*deployment.installer, "hub", "run", "--kubeconfig", str(hub.operators_kubeconfig())),
-        *("--dir", str(hub.directory), "--listen", f"{bracketed(lab.topology.gateway)}:{SERVICE_PORT}"),
-    ]
-    with lab.running(argv, env=release_environment(deployment), name="hub-run"):
+    hub.write_operators_kubeconfig()
+    hub.start()
+    with afterwards(("end the operator", hub.stop)):
         yield hub
 
 
@@ -214,14 +260,38 @@ def _machine(node: NodeSpec, bmc: BmcAccess, namespace: str, infra_env: str) -> 
     return [_resource("v1", "Secret", f"{BMC_SECRET}-{node.name}", namespace) | {"stringData": login}, host]
 
 
-def install_by_hub(deployment: Deployment, hub: Hub) -> HubInstalled:
-    """Apply the resources and wait until the ClusterDeployment says that the cluster is installed."""
+def _bmh_state(hub: Hub) -> str:
+    [host] = hub.states("metal3.io", "v1alpha1", "baremetalhosts")
+    return str(host["provisioning"]["state"])
+
+
+def _install_state(hub: Hub) -> str:
+    [install] = hub.states("extensions.hive.openshift.io", "v1beta1", "agentclusterinstalls")
+    return str(install["debugInfo"]["state"])
+
+
+#: Moments at which all is killed, as what is seen then: the machine is given its image, registers, is installed, and
+#: starts its cluster.
+MOMENTS: tuple[tuple[str, Callable[[Hub], bool]], ...] = (
+    ("the machine to be given its image", lambda hub: _bmh_state(hub) in ("provisioning", "provisioned")),
+    ("an Agent", lambda hub: bool(hub.states("agent-install.openshift.io", "v1beta1", "agents"))),
+    ("the installation to begin", lambda hub: _install_state(hub) in ("installing", "finalizing")),
+    ("the cluster to start", lambda hub: _install_state(hub) == "finalizing"),
+)
+
+
+def install_by_hub(deployment: Deployment, hub: Hub, *, killed: bool = False) -> HubInstalled:
+    """Apply the resources and wait until the ClusterDeployment says that the cluster is installed; if it is to be
+    `killed`, everything of the hub is, at each of MOMENTS."""
     lab = deployment.lab
     namespace = name = deployment.topology.cluster_name
     file = hub.directory / "resources.yaml"
     write_private(file, yaml.safe_dump_all(resources(deployment), sort_keys=False))
     with lab.phase("apply to installed"):
         hub.kubectl("apply", "-f", str(file))
+        for what, reached in MOMENTS if killed else ():
+            wait_until(partial(reached, hub), INSTALL_SECONDS, what)
+            hub.kill_everything()
         words = ["wait-for", f"clusterdeployment/{name}", "-n", namespace, "--timeout", str(INSTALL_SECONDS)]
         argv = [*deployment.installer, "hub", *words, "--kubeconfig", str(hub.kubeconfig)]
         result = lab.run(argv, name="hub-wait-for", timeout=INSTALL_SECONDS + 60)

@@ -17,7 +17,6 @@ from installer.common.formats import jsontext
 from installer.hub.admission.clusters import cluster_install
 from installer.hub.conditions import condition, set_conditions
 from installer.hub.controllers.inputs import Inputs, problem_of
-from installer.hub.kube.api import Conflict
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
@@ -50,6 +49,8 @@ FINALIZER = "agentclusterinstall.agent-install.openshift.io/ai-deprovision"
 ATTEMPTS = "agentclusterinstall.agent-install.openshift.io/attempts"
 # Seconds until agents' specs that the service does not know yet are looked at again.
 LAG = 1.0
+# Seconds until the service is asked again for what it refused.
+REFUSED = 60.0
 BACKUP = {"cluster.open-cluster-management.io/backup": "true"}
 DEPLOYMENT_LABEL, TYPE_LABEL = "hive.openshift.io/cluster-deployment-name", "hive.openshift.io/secret-type"
 
@@ -60,7 +61,11 @@ class _Sent:
 
     params: str = ""
     manifests: object = None
-    credentials: str = ""
+    stage: str = ""
+
+
+class Refused(SpecError):
+    """The service's refusal, which may have a cause that no watch sees, such as a registry that is away."""
 
 
 class ClusterController:
@@ -104,7 +109,7 @@ class ClusterController:
         deployment = self._hub.caches[CLUSTER_DEPLOYMENT].get(deployment_key(install))
         if is_deleted(install):
             return self._delete(install, deployment)
-        cluster, problem = None, None
+        cluster, problem, again = None, None, None
         try:
             if deployment is None:
                 raise SpecError(f"ClusterDeployment {deployment_key(install)} does not exist")
@@ -114,16 +119,19 @@ class ClusterController:
             cluster = self._synced(install, deployment)
         except SpecError as error:
             problem = SyncProblem(str(error), True)
+            again = REFUSED if isinstance(error, Refused) else None
         except ClientError as error:
             problem = problem_of(error)
         if problem is not None and deployment is not None:
             cluster = self._found(uid_of(deployment))
         facts = self._facts(install, deployment, cluster, problem)
-        again: float | None = None
         if deployment is not None and cluster is not None:
-            facts, again = self._started(install, deployment, facts)
-            install = self._by_state(install, deployment, facts)
-        self._write(install, facts)
+            facts, wait = self._started(install, deployment, facts)
+            again = again if wait is None else wait
+            install = self._credentials(install, deployment, facts)
+        install = self._write(install, facts)
+        if facts.status == ClusterStatus.INSTALLED and condition(install, "Completed").get("status") == "True":
+            self._hub.service.allow_add_hosts(str(facts.cluster and facts.cluster["id"]))
         if problem is not None and not problem.is_input:
             raise Retry(problem.message)
         return again
@@ -174,7 +182,7 @@ class ClusterController:
         except ClientError as error:
             problem = problem_of(error, [secret])
             if problem.is_input:
-                raise SpecError(problem.message) from None
+                raise Refused(problem.message) from None
             raise
 
     def _release(self, install: Json, pull_secret: str) -> Release:
@@ -192,7 +200,7 @@ class ClusterController:
         except ClientError as error:
             problem = problem_of(error, [pull_secret])
             if problem.is_input:
-                raise SpecError(f"ClusterImageSet {name}: {problem.message}") from None
+                raise Refused(f"ClusterImageSet {name}: {problem.message}") from None
             raise
         return Release(image, str(found["version"]), tuple(found.get("cpu_architectures") or ()))
 
@@ -293,31 +301,24 @@ class ClusterController:
         self._hub.events.event(install, "InstallationStarted", f"the installation of cluster {facts.name} has started")
         return replace(facts, cluster=cluster, attempts=facts.attempts + 1), None
 
-    def _by_state(self, install: Json, deployment: Json, facts: ClusterFacts) -> Json:
-        """Do what follows from the cluster's state: credentials, and from the first day to the second."""
-        cluster_id = uid_of(deployment)
-        install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(key_of(install)) or install
-        if facts.status in table.WITH_KUBECONFIG and not is_imported(deployment):
-            install = self._credentials(install, deployment, facts)
-        if facts.status == ClusterStatus.INSTALLED and condition(install, "Completed").get("status") == "True":
-            self._hub.service.allow_add_hosts(cluster_id)
-        return install
-
     def _credentials(self, install: Json, deployment: Json, facts: ClusterFacts) -> Json:
         """Keep the Secrets with kubeconfig and password; once installed, name them in the cluster's metadata."""
+        install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(key_of(install)) or install
+        if facts.status not in table.WITH_KUBECONFIG or is_imported(deployment):
+            return install
         is_done = facts.status in table.DONE
         cluster_id, stage = uid_of(deployment), "installed" if is_done else "installing"
         names = secret_names(deployment)
         secrets = [Key(key_of(deployment).namespace, name) for name in (names if is_done else names[:1])]
         sent = self._sent.setdefault(cluster_id, _Sent())
-        if sent.credentials != stage or not all(self._hub.caches[SECRET].get(key) for key in secrets):
+        if sent.stage != stage or not all(self._hub.caches[SECRET].get(key) for key in secrets):
             data = {"kubeconfig": self._hub.service.kubeconfig(cluster_id, ingress=is_done)}
             self._put_secret(deployment, secrets[0], "kubeconfig", data)
             if is_done:
                 found = self._hub.service.credentials(cluster_id)
                 data = {name: str(found[name]).encode() for name in ("username", "password")}
                 self._put_secret(deployment, secrets[1], "kubeadmincreds", data)
-            sent.credentials = stage
+            sent.stage = stage
         if not is_done:
             return install
         metadata = {
@@ -331,28 +332,29 @@ class ClusterController:
         return self._hub.patch(AGENT_CLUSTER_INSTALL, install, {"spec": {"clusterMetadata": metadata}})
 
     def _put_secret(self, deployment: Json, key: Key, secret_type: str, data: Mapping[str, bytes]) -> None:
-        """Have a Secret hold these entries, whoever has made it."""
+        """Have a Secret hold these entries, whoever has made it; nothing is written where it does."""
         labels = {DEPLOYMENT_LABEL: key_of(deployment).name, TYPE_LABEL: secret_type, **BACKUP}
         encoded = {name: base64.b64encode(content).decode() for name, content in data.items()}
+        found = self._hub.api.get(SECRET, key)
+        if found is not None:
+            if found.get("data") != encoded or not labels.items() <= labels_of(found).items():
+                self._hub.api.patch(SECRET, key, {"data": encoded, "metadata": {"labels": labels}})
+            return
         wanted = SECRET.new(key, type="Opaque", data=encoded)
         wanted["metadata"] |= {
             "labels": labels,
             "ownerReferences": [owner_reference(CLUSTER_DEPLOYMENT, deployment)],
         }
-        try:
-            self._hub.api.create(SECRET, wanted)
-        except Conflict:
-            merge = {"data": encoded, "metadata": {"labels": labels}}
-            self._hub.api.patch(SECRET, key, merge)
+        self._hub.api.create(SECRET, wanted)
 
-    def _write(self, install: Json, facts: ClusterFacts) -> None:
+    def _write(self, install: Json, facts: ClusterFacts) -> Json:
         cluster_id = (facts.cluster or {}).get("id")
         url = self._hub.service.url + BASE
         status = table.status(facts, f"{url}/events?cluster_id={cluster_id}", f"{url}/clusters/{cluster_id}/logs")
         install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(key_of(install)) or install
         wanted = table.conditions(facts)
         status["conditions"] = set_conditions(_conditions(install), wanted, self._hub.now())
-        self._hub.write_status(AGENT_CLUSTER_INSTALL, install, status)
+        return self._hub.write_status(AGENT_CLUSTER_INSTALL, install, status)
 
     # The end
 

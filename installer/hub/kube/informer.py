@@ -108,7 +108,7 @@ class Cache:
 
     def _replace(self, key: Key, old: Json | None, new: Json | None) -> Json | None:
         for name, function in self._functions.items():
-            for value in function(old) if old is not None else ():
+            for value in _values(function, old) if old is not None else ():
                 keys = self._indexes[name].get(value, {})
                 keys.pop(key, None)
                 if not keys:
@@ -125,8 +125,17 @@ class Cache:
         return kept
 
     def _enter(self, name: str, key: Key, obj: Json) -> None:
-        for value in self._functions[name](obj):
+        for value in _values(self._functions[name], obj):
             self._indexes[name].setdefault(value, {})[key] = None
+
+
+def _values(function: Callable[[Json], Iterable[str]], obj: Json) -> tuple[str, ...]:
+    """Return an object's values in an index; a defect that it brings out costs others nothing."""
+    try:
+        return tuple(function(obj))
+    except Exception:
+        log.exception("%s %s: its place in an index", obj.get("kind"), key_of(obj))
+        return ()
 
 
 def _version(obj: Json) -> int:

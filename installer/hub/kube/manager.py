@@ -81,7 +81,12 @@ class Hub:
         """Write a status unless it is the one that ``old`` has; returns the object. Raises Conflict, KubeError."""
         if (old.get("status") or {}) == status:
             return old
-        return self._entered(kind, self.api.update_status(kind, {**old, "status": status}))
+        answer = self.api.update_status(kind, {**old, "status": status})
+        kept = answer.get("status") or {}
+        if kept != status:  # it would be written at each look
+            names = sorted(name for name in {*kept, *status} if kept.get(name) != status.get(name))
+            log.warning("%s %s: the API server's schema changes status: %s", kind.name, key_of(old), ", ".join(names))
+        return self._entered(kind, answer)
 
     def patch(self, kind: Kind, old: Json, merge: Json) -> Json:
         """Merge members into an object as it was read; None removes one. Raises Conflict, KubeError."""

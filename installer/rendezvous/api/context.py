@@ -27,6 +27,7 @@ from installer.rendezvous.reconcile.pace import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.logs import LogStore
 from installer.rendezvous.store.model import InfraEnv
 from installer.rendezvous.store.records import fold_large_log
@@ -230,7 +231,7 @@ class Service:
                 await asyncio.sleep(0)
             # Read anew: other tasks have run meanwhile.
             host = self.engine.store.find_host(unbound.infra_env_id, unbound.id)
-            if host is None or host.cluster_id is not None:
+            if host is None or host.cluster_id is not None or host.status not in host_states.UNBOUND:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
                 hosts.reconcile(self.engine, host)

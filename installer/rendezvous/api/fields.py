@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from installer.assisted.endpoint import BASE
-from installer.assisted.enums import NEVER
+from installer.assisted.enums import NEVER, ClusterStatus
 from installer.rendezvous.store.documents import Document
 from installer.rendezvous.store.model import (
     Cluster,
@@ -89,7 +89,7 @@ def host(item: Host) -> JsonMap:
         "progress": _progress(item.progress),
     }
     data = present(data, ("status_info",))
-    data["kind"] = "Host"
+    data["kind"] = "AddToExistingClusterHost" if item.added else "Host"
     data["href"] = f"{BASE}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
     return data | {key: data["progress"][key] for key in ("stage_started_at", "stage_updated_at")}
 
@@ -103,7 +103,7 @@ def cluster(item: Cluster) -> JsonMap:
         "pull_secret_set": bool(item.pull_secret),
     }
     data = present(data, ALWAYS)
-    data["kind"] = "Cluster"
+    data["kind"] = "AddHostsCluster" if item.status is ClusterStatus.ADDING_HOSTS else "Cluster"
     data["href"] = f"{BASE}/clusters/{item.id}"
     data["image_info"] = {}
     data["last-installation-preparation"] = present(msgspec.to_builtins(item.last_preparation))

@@ -159,7 +159,7 @@ class Engine:
 
     def stages(self, host: Host, cluster: Cluster) -> tuple[Stage, ...]:
         """Return the ordered stages of this host's installation."""
-        return stage_rules.stages_of(host.effective_role, host.bootstrap, cluster.is_sno)
+        return stage_rules.stages_of(host.effective_role, host.bootstrap, cluster.is_sno and not host.added)
 
     # one host
 

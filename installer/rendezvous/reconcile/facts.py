@@ -62,7 +62,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     """Gather the facts for the host's table."""
     host, at, settings = view.host, view.at, view.settings
     stage = host.progress.current_stage
-    is_sno = view.joined is not None and view.joined.is_sno
+    is_sno = view.joined is not None and view.joined.is_sno and not host.added
     limit = stage_rules.timeout_of(stage, is_sno, settings.stage_timeouts) if stage else 0.0
     images, disk_speed = _preparation(view, verdicts)
     disk = view.inventory and disks.installation(host, view.inventory)
@@ -86,6 +86,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
         images=images,
         disk_speed=disk_speed,
         expendable=view.role is Role.WORKER,
+        added=host.added,
         texts={
             "failing": _failing(verdicts),
             "disk_speed": _message(verdicts, V.SUFFICIENT_INSTALLATION_DISK_SPEED),
@@ -133,6 +134,8 @@ def cluster_facts(
 
 def progress(cluster: Cluster, hosts: Sequence[Host]) -> ClusterProgress:
     """Percentages: 10 for preparing, 80 for the hosts' mean, 10 for finalizing."""
+    if cluster.status is ClusterStatus.ADDING_HOSTS:
+        return cluster.progress
     started = cluster.status not in cluster_states.PRE
     preparing = 100 if started and cluster.status is not ClusterStatus.PREPARING else 0
     done = [host.progress.installation_percentage for host in hosts]
@@ -158,7 +161,10 @@ def _host_limits(host: Host, cluster: Cluster, settings: Settings) -> Iterator[t
         yield host.status_updated_at, by_status[host.status]
     stage = host.progress.current_stage
     if stage is not None and not host.progress.stage_timed_out:
-        yield host.progress.stage_started_at, stage_rules.timeout_of(stage, cluster.is_sno, settings.stage_timeouts)
+        yield (
+            host.progress.stage_started_at,
+            stage_rules.timeout_of(stage, cluster.is_sno and not host.added, settings.stage_timeouts),
+        )
 
 
 def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> float:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from installer.assisted.enums import Role
+from installer.assisted.enums import ClusterStatus, Role
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks
@@ -65,3 +66,12 @@ def fallback_bootstrap(hosts: Sequence[Host]) -> str | None:
         return None
     masters = [host.id for host in hosts if Role.MASTER in (host.role, host.suggested_role)]
     return masters[-1] if masters else None
+
+
+def place_in(cluster: Cluster | None) -> dict[str, Any]:
+    """Return the fields that a host begins with in a cluster: its role, and whether it is added."""
+    if cluster is not None and cluster.status is ClusterStatus.ADDING_HOSTS:
+        return {"role": Role.AUTO, "suggested_role": Role.WORKER, "bootstrap": False, "added": True}
+    is_sno = cluster is not None and cluster.is_sno
+    role = Role.MASTER if is_sno else Role.AUTO
+    return {"role": role, "suggested_role": role, "bootstrap": is_sno, "added": False}

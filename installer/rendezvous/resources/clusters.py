@@ -20,7 +20,7 @@ from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import networking, platforms, releases
+from installer.rendezvous.resources import hosts, networking, platforms, releases
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.clusters import (
     ClusterNetworkParams,
@@ -265,13 +265,13 @@ def ignore(engine: Engine, cluster_id: str, body: IgnoredValidations) -> Cluster
 
 
 def delete(engine: Engine, cluster_id: str) -> None:
-    """Deregister a cluster that is not being installed. Raises Conflict."""
+    """Deregister a cluster that is not being installed; hosts that were bound to it become unbound. Raises Conflict."""
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         if cluster.status in cluster_states.ACTIVE:
             raise Conflict(f"cluster is in status {cluster.status} and cannot be removed")
         for host in engine.store.hosts(cluster_id=cluster_id):
-            engine.store.delete_host(host.infra_env_id, host.id)
+            hosts.release(engine, host)
         for infra_env in engine.store.infra_envs():
             if infra_env.cluster_id == cluster_id:
                 engine.store.put_infra_env(replace(infra_env, cluster_id=None, updated_at=now_text()))

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 
 from installer.assisted import stages
-from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Role, Stage, StepType
+from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Stage, StepType
 from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound, ServiceError
 from installer.assisted.validation_ids import HostValidation
 from installer.rendezvous import events
 from installer.rendezvous.clock import age, to_text
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.reconcile.roles import place_in
 from installer.rendezvous.resources.requests.params import one_of
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
@@ -42,7 +43,6 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
             cluster = store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
             if cluster and cluster.status not in OPEN_CLUSTER:
                 raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
-            sno = Role.MASTER if cluster and cluster.is_sno else Role.AUTO
             host = Host(
                 id=host_id,
                 infra_env_id=infra_env_id,
@@ -51,16 +51,12 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
                 status_info=host_states.INFO_DISCOVERING,
                 status_updated_at=stamp,
                 created_at=stamp,
-                role=sno,
-                suggested_role=sno,
-                bootstrap=bool(cluster and cluster.is_sno),
+                **place_in(cluster),
             )
         else:
             host = disks.registered_again(existing)
-            if existing.status in (HostStatus.UNBINDING, HostStatus.UNBINDING_PENDING_USER_ACTION):
-                host = replace(
-                    host, cluster_id=None, role=Role.AUTO, suggested_role=Role.AUTO, bootstrap=False, user_disk=False
-                )
+            if existing.status in host_states.UNBINDING:
+                host = _without_cluster(host)
         host = replace(
             host,
             discovery_agent_version=agent_version,
@@ -92,6 +88,25 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
     if refusal is not None:
         raise refusal
     return store.host(infra_env_id, host_id)
+
+
+def _without_cluster(host: Host) -> Host:
+    return replace(host, cluster_id=None, user_disk=False, **place_in(None))
+
+
+def release(engine: Engine, host: Host) -> None:
+    """Take a host out of a cluster that is removed, within a change; a host that is busy with it goes as well.
+
+    A host of the cluster's own infra-env goes too: it was booted for nothing else.
+    """
+    infra_env = engine.store.infra_env(host.infra_env_id)
+    is_busy = host.status in host_states.PREPARE | host_states.INSTALLING and not host.added
+    if infra_env.cluster_id == host.cluster_id or is_busy:
+        engine.store.delete_host(host.infra_env_id, host.id)
+        return
+    if host.status not in host_states.UNBINDING:
+        host = engine.trigger(host, T.UNBIND).host
+    engine.store.put_host(_without_cluster(host))
 
 
 def next_steps(
@@ -186,6 +201,9 @@ def progress(
         if stage is old.current_stage and info == old.progress_info:
             return
         cluster = store.cluster(host.cluster_id or "")
+        if host.added and stage is Stage.REBOOTING and not cluster.request:
+            # Nobody will tell of what follows, unless a hub does.
+            stage = Stage.DONE
         ordered = engine.stages(host, cluster)
         if stage not in ordered:
             raise Conflict(f"stage {stage} is not one of this host's stages")
@@ -214,10 +232,12 @@ def progress(
 
 
 def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:
-    """Remove a host that is not being installed. Raises Conflict, NotFound."""
+    """Remove a host that is not being installed, nor its cluster. Raises Conflict, NotFound."""
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
-        if host.status not in EDITABLE:
+        cluster = engine.store.cluster(host.cluster_id) if host.cluster_id else None
+        is_busy = host.status in host_states.PREPARE | host_states.INSTALLING
+        if host.status not in EDITABLE and (is_busy or (cluster and cluster.status in cluster_states.UNDER_WAY)):
             raise Conflict(f"host is in status {host.status} and cannot be removed")
         engine.store.delete_host(infra_env_id, host_id)
         if host.cluster_id:
@@ -258,10 +278,10 @@ def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Ho
             raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot be bound to another")
         if host.cluster_id:
             raise BadRequest(f"host {host_id} belongs to cluster {host.cluster_id} already")
+        if cluster.status not in OPEN_CLUSTER:
+            raise Conflict(f"cluster is in status {cluster.status}: no host can be bound to it")
         host = engine.trigger(host, T.BIND).host
-        role = Role.MASTER if cluster.is_sno else Role.AUTO
-        host = replace(host, cluster_id=cluster.id, role=role, suggested_role=role, bootstrap=cluster.is_sno)
-        engine.store.put_host(host)
+        engine.store.put_host(replace(host, cluster_id=cluster.id, **place_in(cluster)))
         engine.reconcile(cluster.id)
     return engine.store.host(infra_env_id, host_id)
 

@@ -25,6 +25,7 @@ class Trigger(StrEnum):
     RESET = "ResetCluster"
     COMPLETE = "CompleteInstallation"
     FAIL = "FailInstallation"
+    ADD_HOSTS = "TransformClusterToAddingHosts"
 
 
 class HostInCluster(NamedTuple):
@@ -145,7 +146,9 @@ def _set(*statuses: ClusterStatus) -> frozenset[ClusterStatus]:
 
 PRE = _set(C.PENDING_FOR_INPUT, C.INSUFFICIENT, C.READY)
 ACTIVE = _set(C.INSTALLING, C.FINALIZING, C.INSTALLING_PENDING_USER_ACTION)
+UNDER_WAY = ACTIVE | _set(C.PREPARING)
 _F = Trigger.REFRESH
+INFO_ADDING = "Hosts can be added to the installed cluster"
 
 TABLE: tuple[Row, ...] = (
     Row(_F, PRE, C.PENDING_FOR_INPUT, "User input required: {failing}", (~INPUT_OK,)),
@@ -178,6 +181,7 @@ TABLE: tuple[Row, ...] = (
     Row(_F, _set(C.INSTALLING_PENDING_USER_ACTION), C.INSTALLING, "Installation in progress", (~USER_ACTION,)),
     Row(_F, frozenset(ClusterStatus), None),
     Row(Trigger.COMPLETE, _set(C.FINALIZING), C.INSTALLED, "Cluster is installed"),
+    Row(Trigger.ADD_HOSTS, _set(C.INSTALLED), C.ADDING_HOSTS, INFO_ADDING),
     Row(Trigger.FAIL, ACTIVE, C.ERROR, "{reason}"),
     Row(Trigger.CANCEL, ACTIVE | _set(C.PREPARING, C.ERROR), C.CANCELLED, "Cancelled cluster installation"),
     Row(

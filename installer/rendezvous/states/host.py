@@ -32,6 +32,7 @@ class Trigger(StrEnum):
     RESET = "ResetHost"
     BIND = "BindHost"
     UNBIND = "UnbindHost"
+    INSTALL = "InstallHost"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class HostFacts:
     images: Result = Result.PENDING
     disk_speed: Result = Result.PENDING
     expendable: bool = False
+    added: bool = False
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -134,6 +136,7 @@ PENDING_TIMEOUT = HostGuard(lambda f: f.status_age > f.pending_timeout)
 EXPENDABLE = HostGuard(lambda f: f.expendable)
 STAGE_TIMEOUT = HostGuard(lambda f: f.stage_timed_out)
 STAGE_REBOOTING = HostGuard(lambda f: f.stage is Stage.REBOOTING)
+ADDED = HostGuard(lambda f: f.added)
 STAGE_DONE = HostGuard(lambda f: f.stage is Stage.DONE)
 
 
@@ -167,6 +170,8 @@ RUNNING = _set(H.INSTALLING, H.INSTALLING_IN_PROGRESS)
 AFTER_REBOOT = _set(H.INSTALLING_IN_PROGRESS, H.INSTALLING_PENDING_USER_ACTION, H.ADDED_TO_EXISTING)
 UNBOUND = _set(H.DISCOVERING_UNBOUND, H.DISCONNECTED_UNBOUND, H.INSUFFICIENT_UNBOUND, H.KNOWN_UNBOUND)
 UNBINDING = _set(H.UNBINDING, H.UNBINDING_PENDING_USER_ACTION, H.RECLAIMING, H.RECLAIMING_REBOOTING)
+# Bound to a cluster, or on the way out of it, whatever that does meanwhile.
+LEAVING = UNBINDING | _set(H.BINDING)
 EVERY = frozenset(HostStatus)
 _R, _F, _P = Trigger.REGISTER, Trigger.REFRESH, Trigger.PROGRESS
 
@@ -188,6 +193,7 @@ TABLE: tuple[Row, ...] = (
     Row(_R, PREPARE, H.KNOWN, INFO_KNOWN),
     Row(_R, _set(H.INSTALLING_PENDING_USER_ACTION), None, guards=(STAGE_REBOOTING,), effects=(Effect.STOP_AGENT,)),
     Row(_R, AFTER_REBOOT, H.INSTALLING_PENDING_USER_ACTION, "{wrong_boot}", (STAGE_REBOOTING,)),
+    Row(_R, _set(H.ADDED_TO_EXISTING), H.INSTALLING_PENDING_USER_ACTION, "{wrong_boot}", (STAGE_DONE,)),
     Row(_R, INSTALLING, H.ERROR, "The host unexpectedly restarted during the installation"),
     Row(_R, _set(H.ERROR), None),
     Row(_R, _set(H.INSTALLED), None, effects=(Effect.STOP_AGENT,)),
@@ -273,26 +279,35 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(_F, EVERY, None),
     # HostProgress (a Failed stage comes as Trigger.FAILED)
+    Row(_P, INSTALLING, H.ADDED_TO_EXISTING, "Done", (STAGE_DONE, ADDED)),
     Row(_P, INSTALLING, H.INSTALLED, "Done", (STAGE_DONE,)),
     Row(_P, INSTALLING, H.INSTALLING_IN_PROGRESS, "{stage}"),
     # The rest
+    Row(Trigger.INSTALL, _set(H.KNOWN), H.INSTALLING, "Installation is in progress", (ADDED,)),
     Row(Trigger.FAILED, INSTALLING, H.ERROR, "{failure}"),
     Row(Trigger.CANCEL, PREPARE, H.KNOWN, INFO_KNOWN),
     Row(Trigger.CANCEL, INSTALLING | _set(H.INSTALLED, H.ERROR), H.CANCELLED, "Installation was cancelled by user"),
-    Row(Trigger.CANCEL, PRE_INSTALL | _set(H.CANCELLED, H.DISABLED), None),
+    Row(Trigger.CANCEL, PRE_INSTALL | LEAVING | _set(H.CANCELLED, H.DISABLED), None),
     Row(Trigger.MEDIA, PRE_INSTALL | PREPARE, H.DISCONNECTED, INFO_MEDIA),
     Row(Trigger.MEDIA, RUNNING, H.ERROR, "{media}"),
     Row(Trigger.MEDIA, EVERY, None),
     Row(
         Trigger.RESET,
-        INSTALLING | PREPARE | _set(H.INSTALLED, H.ERROR, H.CANCELLED),
+        INSTALLING | PREPARE | _set(H.INSTALLED, H.ADDED_TO_EXISTING, H.ERROR, H.CANCELLED),
         H.RESETTING_PENDING_USER_ACTION,
         "Host must be booted from the discovery media again to finish the reset",
         effects=(Effect.CLEAR_INVENTORY,),
     ),
-    Row(Trigger.RESET, PRE_INSTALL | _set(H.RESETTING_PENDING_USER_ACTION), None),
+    Row(Trigger.RESET, PRE_INSTALL | LEAVING | _set(H.RESETTING_PENDING_USER_ACTION), None),
     Row(Trigger.BIND, UNBOUND, H.BINDING, "Host is waiting to be bound to the cluster"),
     Row(Trigger.UNBIND, PRE_INSTALL | _set(H.BINDING), H.UNBINDING, "Host is waiting to be unbound from the cluster"),
+    Row(
+        Trigger.UNBIND,
+        INSTALLING,
+        H.UNBINDING_PENDING_USER_ACTION,
+        "Host must be booted from the discovery media again to be unbound",
+        (ADDED,),
+    ),
     Row(
         Trigger.UNBIND,
         _set(H.INSTALLED, H.ERROR, H.CANCELLED, H.ADDED_TO_EXISTING, H.RESETTING_PENDING_USER_ACTION),

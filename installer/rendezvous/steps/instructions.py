@@ -6,6 +6,7 @@ The table's seconds say how often a step is repeated. The agent calls in more of
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -18,7 +19,7 @@ from installer.assisted.enums import HostStatus, LogsState, Role, StepType
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.clock import age
 from installer.rendezvous.steps import installerargs
-from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.store.model import Cluster, Host, join_url
 from installer.rendezvous.validations import disks, networks
 from installer.rendezvous.validations.hostview import HostView, same_image
 from installer.rendezvous.validations.names import names_to_resolve
@@ -56,12 +57,20 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
     H.KNOWN_UNBOUND: ((T.INVENTORY, T.NTP), 60, "continue"),
     H.DISCONNECTED_UNBOUND: ((T.INVENTORY,), 120, "continue"),
 }
+# Of a host that is added to an installed cluster.
+_JOINING = (T.CONNECTIVITY, T.API_VIP, T.TANG, T.INVENTORY, T.NTP, T.DOMAINS)
+JOINING: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
+    H.KNOWN: (_JOINING, 60, "continue"),
+    H.INSUFFICIENT: (_JOINING, 60, "continue"),
+    H.PENDING_FOR_INPUT: (_JOINING, 60, "continue"),
+    H.INSTALLING: ((T.INSTALL,), 60, "continue"),
+}
 DEFAULT: tuple[tuple[StepType, ...], int, str] = ((), 60, "continue")
 # Steps that are handed out once in a status; the others are repeated.
 ONCE = frozenset({T.INSTALL, T.LOGS, T.STOP, T.DISK_SPEED, T.IMAGES, T.FREE_ADDRESSES})
 # These are asked for again as soon as what they are asked about has changed, though not more often than every few
 # seconds while hosts come in one after the other.
-ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAINS, T.TANG})
+ON_CHANGE = frozenset({T.CONNECTIVITY, T.API_VIP, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAINS, T.TANG})
 LEAST_PAUSE = 10
 # While two machines may have one id, each poll is asked for the inventory: with pauses one and the same would always be
 # the first to call after them.
@@ -130,6 +139,12 @@ def _verify_vips(view: HostView) -> Args | None:
     vips = [arguments.VipRequest(vip=item["ip"], vip_type="api") for item in view.cluster.api_vips]
     vips += [arguments.VipRequest(vip=item["ip"], vip_type="ingress") for item in view.cluster.ingress_vips]
     return [arguments.text_of(vips)] if vips else None
+
+
+def _api_vip(view: HostView) -> Args | None:
+    url = join_url(view.cluster, view.host)
+    ca = base64.b64encode(view.cluster.join_ca.encode()).decode()
+    return [arguments.text_of(arguments.ApiVipRequest(url=url, ca_certificate=ca or None))] if url else None
 
 
 def _tang(view: HostView) -> Args | None:
@@ -251,6 +266,7 @@ def _logs(view: HostView) -> Args | None:
 MAKERS: Mapping[StepType, Maker] = {
     T.INVENTORY: lambda view: [view.host.id],
     T.CONNECTIVITY: _connectivity,
+    T.API_VIP: _api_vip,
     T.TANG: _tang,
     T.FREE_ADDRESSES: _free_addresses,
     T.DHCP: lambda view: None,
@@ -302,6 +318,8 @@ def plan(view: HostView, up_to_date: bool = False) -> Plan:
     """List the steps that are due for a host now; ``up_to_date`` when nothing has changed since a plan that said so."""
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
+    if view.host.added:
+        types, period, post = JOINING.get(view.host.status, (types, period, post))
     if _outdated(view):
         upgrade = arguments.text_of(arguments.UpgradeRequest(agent_image=settings.agent_image))
         return Plan([(T.UPGRADE, [upgrade])], DEFAULT[1], "continue")

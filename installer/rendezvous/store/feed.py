@@ -6,6 +6,7 @@ was away, or whose service was started anew, goes on from its mark, and the feed
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ _FILL = """
 INSERT INTO changes (kind, id, infra_env_id, deleted) SELECT 'cluster', id, '', 0 FROM clusters
     UNION ALL SELECT 'infra_env', id, '', 0 FROM infra_envs UNION ALL SELECT 'host', id, infra_env_id, 0 FROM hosts
 """
+_MARK = re.compile(r"([0-9a-f]{12})-([0-9]{1,18})(?:-([0-9]{1,18}))?")
 # The row that says up to where removed objects have been forgotten.
 _FORGOTTEN = ("forgotten", "", "")
 
@@ -71,26 +73,31 @@ class Feed(Records):
         before what it remembers.
         """
         name = self.secret("feed").hex()[:12]
-        begin = not mark
-        after = 0 if begin else self._position(mark, name)
+        newest = self._newest()
+        after, begun = self._position(mark, name, newest) if mark else (0, newest)
         rows = self._rows(
-            f"SELECT seq, kind, id, infra_env_id, deleted FROM changes WHERE seq > ? AND kind != 'forgotten' "
-            f"{'AND NOT deleted' if begin else ''} ORDER BY seq LIMIT ?",
+            "SELECT seq, kind, id, infra_env_id, deleted FROM changes WHERE seq > ? AND kind != 'forgotten' "
+            "AND NOT (deleted AND seq <= ?) ORDER BY seq LIMIT ?",
             after,
+            begun,
             PAGE,
         )
-        end = rows[-1][0] if rows else self._newest() if begin else after
-        return [(Subject(*row[1:4]), bool(row[4])) for row in rows], f"{name}-{end}"
+        end = rows[-1][0] if len(rows) == PAGE else newest
+        # Until a reader has seen what there was when it began, removals before that are none of its concern.
+        place = f"{end}-{begun}" if end < begun else f"{end}"
+        return [(Subject(*row[1:4]), bool(row[4])) for row in rows], f"{name}-{place}"
 
     def _newest(self) -> int:
         rows = self._rows("SELECT seq FROM sqlite_sequence WHERE name='changes'")
         return int(rows[0][0]) if rows else 0
 
-    def _position(self, mark: str, name: str) -> int:
-        own, _, number = mark.partition("-")
-        if own != name or not number.isascii() or not number.isdigit() or len(number) > 18:
+    def _position(self, mark: str, name: str, newest: int) -> tuple[int, int]:
+        """Return (after which change to go on, with which the reader has begun). Raises Gone."""
+        match = _MARK.fullmatch(mark)
+        if match is None or match[1] != name or int(match[2]) > newest:
             raise Gone("after: the mark is not of this service's feed; list everything anew, with an empty one")
+        after, begun = int(match[2]), int(match[3] or 0)
         forgotten = self._rows("SELECT seq FROM changes WHERE kind='forgotten'")
-        if int(number) > self._newest() or (forgotten and int(number) < forgotten[0][0]):
+        if forgotten and max(after, begun) < forgotten[0][0]:
             raise Gone("after: the mark is too old; list everything anew, with an empty one")
-        return int(number)
+        return after, begun

@@ -151,6 +151,8 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     fencing_credentials: FencingCredentials = FencingCredentials()
     # Who sent the last inventory since the registration, and another that has sent one too; when there was last reason
     # to suspect that two machines have this id.
+    # It was bound to a cluster that was installed already.
+    added: bool = False
     machine: Machine | None = None
     rival: Machine | None = None
     contested_at: str | None = None
@@ -246,6 +248,9 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     install_completed_at: str | None = None
     # Internal: what the user interface keeps here.
     ui_settings: str = ""
+    # Internal: where hosts that are added get their config, without the pool, and the CA of that server (PEM).
+    join_url: str = ""
+    join_ca: str = ""
     # Internal: a digest of what was asked for by whoever chose the id; empty where the service did (repeatable.py).
     request: str = ""
     created_at: str = ""
@@ -255,6 +260,11 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     def is_sno(self) -> bool:
         """One control-plane node and no more."""
         return self.control_plane_count == 1
+
+
+def join_url(cluster: Cluster, host: Host) -> str:
+    """Return where a host that is added to a cluster gets its config; empty without a place."""
+    return cluster.join_url and f"{cluster.join_url}/{host.machine_config_pool_name or host.pool}"
 
 
 class StaticNic(msgspec.Struct, frozen=True, gc=False, kw_only=True):

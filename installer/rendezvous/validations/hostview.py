@@ -189,7 +189,7 @@ class HostView:
     def needs(self, role: Role | None = None) -> Requirements:
         """Thresholds of a role (the view's own by default); the lowest of all while none is known."""
         role = self.role if role is None else role
-        if self.joined is not None and self.joined.is_sno:
+        if self.joined is not None and self.joined.is_sno and not self.host.added:
             return self.requirements[SNO]
         if role in (Role.MASTER, Role.BOOTSTRAP):
             return self.requirements[Role.MASTER]

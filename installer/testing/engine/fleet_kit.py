@@ -80,6 +80,8 @@ class Machine:
                     {"domain_name": k, "ipv4_addresses": v, "ipv6_addresses": []} for k, v in answers.items()
                 ]
             }
+        if kind == StepType.API_VIP:
+            return {"url": json.loads(args[0])["url"], "is_success": True, "ignition": "{}"}
         if kind == StepType.DISK_SPEED and self.speed_ms is not None:
             return {"path": json.loads(args[0])["path"], "io_sync_duration": self.speed_ms}
         if kind == StepType.IMAGES:

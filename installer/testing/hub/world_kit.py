@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from installer.assisted.enums import Stage, StepType
@@ -28,11 +29,14 @@ from installer.hub.kube.kinds import (
 )
 from installer.hub.kube.manager import Manager
 from installer.hub.operator import CONTROLLERS, KINDS
+from installer.hub.service import CONFLICT
 from installer.testing.engine.fleet_kit import Machine
 from installer.testing.hub.apiserver import ApiServer, api_server
 from installer.testing.service.service_kit import Standalone
 
 NAMESPACE = "site"
+#: A release that the service of a test can install.
+VERSION = "4.18.0"
 #: The word by which a pull secret is found where none may be.
 CANARY = "c2VjcmV0OmNhbmFyeQ=="
 
@@ -133,6 +137,29 @@ class HubWorld:
         wait_until(f"{kind.name} {key}: {name} {wanted}", lambda: self.reason(kind, key, name), wanted)
         return str(condition(self.get(kind, key), name)["message"])
 
+    def gone(self, *objects: tuple[Kind, Key]) -> None:
+        """Wait until these objects are gone."""
+        for kind, key in objects:
+            wait_until(f"end of {kind.name} {key}", partial(self.api.get, kind, key), None)
+
+    def cluster(self, name: str, masters: int = 1) -> Key:
+        """Apply a cluster of VERSION, and wait until its own InfraEnv's hosts may boot; its key."""
+        key = Key(NAMESPACE, name)
+        self.apply(*cluster_objects(name, self.service.releases[VERSION], self.service.pull_secret, masters))
+        self.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
+        return key
+
+    def discovered(self, infra_env: Key, *machines: Machine) -> list[Key]:
+        """Have machines register and answer until their Agents are ready, apart from an approval; the Agents' keys."""
+        keys = [self.register(infra_env, machine) for machine in machines]
+
+        def ready() -> bool:
+            wanted = ("False AgentIsNotApproved", "True AgentIsReady")
+            return all(self.reason(AGENT, key, "RequirementsMet") in wanted for key in keys)
+
+        self.poll_until(infra_env, [*machines], ready)
+        return keys
+
     # Machines
 
     def register(self, infra_env: Key, machine: Machine) -> Key:
@@ -155,7 +182,13 @@ class HubWorld:
             output = machine.answer(step["step_type"], step["args"])
             if output is not None:
                 body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0}
-                self.agents.reply(identity, machine.id, version, {**body, "output": json.dumps(output), "error": ""})
+                try:
+                    self.agents.reply(
+                        identity, machine.id, version, {**body, "output": json.dumps(output), "error": ""}
+                    )
+                except ClientError as error:
+                    if error.status != CONFLICT:  # a step of a state that is over by now
+                        raise
 
     def poll_until(self, infra_env: Key, machines: list[Machine], seen: Callable[[], bool]) -> None:
         """Poll as all machines' agents until something is so."""
@@ -192,6 +225,16 @@ def wait_until(event: str, seen: Callable[[], Any], wanted: Any, seconds: float 
             return
         time.sleep(0.1)
     raise AssertionError(f"{event}: not within {seconds:.0f} s, last seen {last!r}")
+
+
+def told(world: HubWorld, kind: Kind, key: Key, text: str) -> None:
+    """Wait until SpecSynced is False for an input error whose message has this text."""
+
+    def seen() -> bool:
+        found = condition(world.get(kind, key), "SpecSynced")
+        return found.get("reason") == "InputError" and text in found["message"]
+
+    wait_until(f"{kind.name} {key} to say {text!r}", seen, True, 10)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.hub.service import HubClient
+from installer.ignition.live import IMAGE_VARIABLES
 from installer.release.access import registries_conf
 from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build
@@ -30,6 +31,7 @@ from installer.testing.create.registry_kit import MISSING, Registry, registry
 from installer.testing.engine.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
 
+AGENT = IMAGE_VARIABLES["AGENT_DOCKER_IMAGE"]
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
 INSTALLER = """#!/usr/bin/env python3
 import json, pathlib, sys
@@ -39,8 +41,12 @@ if sys.argv[2] == "manifests":
     (work / "manifests").mkdir(); (work / "openshift").mkdir()
 else:
     empty = json.dumps({"ignition": {"version": "3.2.0"}})
-    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "worker.ign", "metadata.json"):
+    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "metadata.json"):
         (work / name).write_text(empty)
+    merge = [{"source": "https://api-int.lab.example:22623/config/worker"}]
+    tls = {"certificateAuthorities": [{"source": "data:text/plain;charset=utf-8;base64,Y2E="}]}
+    worker = {"version": "3.2.0", "config": {"merge": merge}, "security": {"tls": tls}}
+    (work / "worker.ign").write_text(json.dumps({"ignition": worker}))
     (work / "metadata.json").write_text('{"clusterID": "9b5a1b3e-0000-4000-8000-00000000000a"}')
     (work / "auth").mkdir()
     (work / "auth/kubeconfig").write_text("clusters: []")
@@ -180,7 +186,10 @@ def standalone(folder: Path, *, versions: Sequence[str] = ()) -> Iterator[Standa
         images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
         images["installer"] = server.push([{"usr/bin/openshift-install": INSTALLER.encode()}], "installer")
         images["machine-os-images"] = server.push([files], "mos", "zstd")
-        releases = {version: server.push_release(images, version, f"release-{version}") for version in versions}
+        releases = {}
+        for version in versions:
+            agent = {AGENT: server.push([{"version": version.encode()}], f"agent-{version}")}
+            releases[version] = server.push_release(images | agent, version, f"release-{version}")
         release = "" if versions else server.push_release(images)
         directory = folder / "service"
         (directory / "mirror").mkdir(parents=True)

@@ -53,7 +53,7 @@ def test_states_validations_reconciles_and_requests_are_counted():
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
                 lines = answer.read().decode().splitlines()
             with (
-                pytest.raises(ConfigError, match="--metrics 127.0.0.1:[0-9]+: cannot listen"),
+                pytest.raises(ConfigError, match="cannot listen"),
                 served(manager, bool, ("127.0.0.1", port)),
             ):
                 pass

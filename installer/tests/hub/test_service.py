@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ from urllib.error import HTTPError
 
 import pytest
 
+from installer.assisted.client import AssistedClient
+from installer.assisted.enums import Stage
 from installer.assisted.errors import BadRequest, ClientError
 from installer.hub.service import HubClient, MarkTooOld
 from installer.rendezvous.discovery.refusals import Refusals
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.service.rendezvous_kit import CLUSTER
+from installer.testing.service.rendezvous_kit import CLUSTER, wait_for
 from installer.testing.service.service_kit import MARKS, STATIC, Standalone, standalone
 
 pytestmark = MARKS
@@ -30,7 +33,18 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 @pytest.fixture(scope="module")
 def hub(service: Standalone) -> Iterator[HubClient]:
+    """Provide the client of a hub that has named all releases."""
     client = service.hub()
+    for version, image in service.releases.items():
+        release = client.put_release(image, service.pull_secret)
+        assert release == {"image": image, "version": version, "cpu_architectures": ["x86_64"]}
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def agent(service: Standalone) -> Iterator[AssistedClient]:
+    client = service.agent()
     yield client
     client.close()
 
@@ -46,11 +60,7 @@ def status_of(call: Any, *args: Any, **named: Any) -> int | None:
 
 
 def test_releases_are_those_that_the_hub_names(service: Standalone, hub: HubClient) -> None:
-    """First in this module: the others install what it has named."""
     secret = service.pull_secret
-    for version, image in service.releases.items():
-        release = hub.put_release(image, secret)
-        assert release == {"image": image, "version": version, "cpu_architectures": ["x86_64"]}
     missing = service.releases[OLD].rpartition("@")[0] + "@sha256:" + "0" * 64
     for image, word in ((missing, "0" * 64), ("no image", "image"), ("r.example/a@sha256:1", "image")):
         with pytest.raises(ClientError, match=word) as refused:
@@ -174,11 +184,13 @@ def test_urls_stay_until_what_they_are_of_changes(service: Standalone, hub: HubC
         service.fetch(last)
 
 
-def test_the_feed_tells_what_changed_and_goes_on_after_a_restart(service: Standalone, hub: HubClient) -> None:
+def test_the_feed_tells_what_changed_and_goes_on_after_a_restart(
+    service: Standalone, hub: HubClient, agent: AssistedClient
+) -> None:
     everything, mark = hub.changes("", 0)
     assert all(not change.get("deleted") for change in everything)
     assert hub.changes(mark, 0) == ([], mark)
-    identity, agent = str(uuid.uuid4()), service.agent()
+    identity = str(uuid.uuid4())
     seen: list[Any] = []
     reader = service.hub()
     thread = threading.Thread(target=lambda: seen.extend(reader.changes(mark, 30)))
@@ -204,5 +216,119 @@ def test_the_feed_tells_what_changed_and_goes_on_after_a_restart(service: Standa
     for wrong in ("x-1", "x", f"{mark.partition('-')[0]}-{10**17}"):
         with pytest.raises(MarkTooOld, match="anew"):
             hub.changes(wrong, 0)
-    agent.close()
     reader.close()
+
+
+class Host:
+    """A machine's agent on an infra-env's image."""
+
+    def __init__(self, agent: AssistedClient, hub: HubClient, infra_env_id: str, number: int) -> None:
+        self.agent, self.hub, self.infra_env_id = agent, hub, infra_env_id
+        self.machine, self.kinds = Machine(number, Network()), list[str]()
+        self.id = self.machine.id
+        # The agent that the service wants is the one of the image: another would be replaced.
+        self.version = ""
+
+    @property
+    def status(self) -> str:
+        return str((self.hub.find_host(self.infra_env_id, self.id) or {}).get("status"))
+
+    def register(self) -> None:
+        body = {"host_id": self.id, "discovery_agent_version": self.version or "unknown"}
+        answer = self.agent.call("POST", f"/infra-envs/{self.infra_env_id}/hosts", body)
+        version = json.loads(answer["next_step_runner_command"]["args"][0])["agent_version"]
+        if version != self.version:
+            self.version = version
+            self.register()
+
+    def poll(self) -> str:
+        """Answer all steps; what is to be done after them."""
+        answer = self.agent.instructions(self.infra_env_id, self.id, self.version)
+        for step in answer["instructions"]:
+            self.kinds.append(step["step_type"])
+            output = self.machine.answer(step["step_type"], step["args"])
+            if output is not None:
+                body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0, "error": ""}
+                self.agent.reply(self.infra_env_id, self.id, self.version, {**body, "output": json.dumps(output)})
+        return str(answer["post_step_action"])
+
+    def until(self, status: str) -> None:
+        wait_for(f"host {self.id} to be {status}", lambda: self.poll() and self.status == status, 60)
+
+    def progress(self, *stages: Stage) -> None:
+        for stage in stages:
+            self.agent.report_progress(self.infra_env_id, self.id, stage)
+
+
+def test_one_infra_envs_hosts_are_dealt_to_clusters_and_come_back(
+    service: Standalone, hub: HubClient, agent: AssistedClient
+) -> None:
+    """Booted with another release's agent, bound, installed, joined by a second one, and returned."""
+    cluster, infra_env = str(uuid.uuid4()), str(uuid.uuid4())
+    hub.put_infra_env(
+        infra_env,
+        {"name": "late", "pull_secret": service.pull_secret, "openshift_version": OLD, "ntp_sources": "ntp.a"},
+    )
+    hub.put_cluster(cluster, cluster_of(service))
+    first, second = (Host(agent, hub, infra_env, number) for number in (1, 2))
+    first.register()
+    first.until("known-unbound")
+    hub.bind_host(infra_env, first.id, cluster)
+    assert (first.poll(), first.status) == ("exit", "binding")
+    # Not bound for long: the cluster is taken away.
+    hub.delete_cluster(cluster)
+    assert (first.poll(), first.status) == ("exit", "unbinding")
+    first.register()
+    first.until("known-unbound")
+
+    hub.put_cluster(cluster, cluster_of(service))
+    hub.bind_host(infra_env, first.id, cluster)
+    first.register()
+    first.until("known")
+    assert status_of(hub.delete_infra_env, infra_env) == 409
+    hub.install_cluster(cluster)
+    assert status_of(hub.put_cluster, cluster, cluster_of(service, tags="late")) == 409
+    assert hub.put_cluster(cluster, cluster_of(service))["status"] == "preparing-for-installation"
+    first.until("installing")
+    second.register()
+    second.until("known-unbound")
+    assert status_of(hub.bind_host, infra_env, second.id, cluster) == 409
+    assert status_of(hub.allow_add_hosts, cluster) == 409
+    assert status_of(hub.delete_host, infra_env, first.id) == 409
+    first.progress(Stage.STARTING, Stage.REBOOTING, Stage.JOINED, Stage.DONE)
+    first.agent.call("POST", f"/clusters/{cluster}/actions/complete-installation", {"is_success": True})
+    assert hub.kubeconfig(cluster, ingress=False)
+
+    for _ in range(2):
+        assert hub.allow_add_hosts(cluster)["kind"] == "AddHostsCluster"
+    hub.bind_host(infra_env, second.id, cluster)
+    second.register()
+    second.until("known")
+    assert status_of(hub.install_host, infra_env, first.id) == 409
+    hub.install_host(infra_env, second.id)
+    second.poll()
+    second.progress(Stage.STARTING, Stage.REBOOTING)
+    # A hub sees what follows, so the service does not guess it.
+    assert second.status == "installing-in-progress"
+    for stage, status in ((Stage.JOINED, "installing-in-progress"), (Stage.DONE, "added-to-existing-cluster")):
+        for _ in range(2):
+            hub.report_host_joined(infra_env, second.id, stage.value)
+            assert second.status == status
+    assert "upgrade-agent" not in first.kinds + second.kinds
+    assert first.kinds.count("install") == second.kinds.count("install") == 1
+
+    hub.delete_cluster(cluster)
+    assert [host.status for host in (first, second)] == ["unbinding-pending-user-action"] * 2
+    second.register()
+    second.until("known-unbound")
+    hub.delete_infra_env(infra_env)
+    assert hub.find_infra_env(infra_env) is None
+
+
+def test_an_imported_cluster_is_registered_once(hub: HubClient) -> None:
+    identity = str(uuid.uuid4())
+    body = {"name": "there", "api_vip_dnsname": "api.there.example", "openshift_cluster_id": identity}
+    assert hub.import_cluster(identity, body) == hub.import_cluster(identity, body)
+    assert status_of(hub.import_cluster, identity, {**body, "name": "elsewhere"}) == 409
+    assert [item["status"] for item in hub.clusters() if item["id"] == identity] == ["adding-hosts"]
+    hub.delete_cluster(identity)

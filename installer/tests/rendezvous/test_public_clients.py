@@ -194,13 +194,22 @@ def test_aicli_from_create_to_delete(service: Standalone, home: Path) -> None:
         aicli(service, home, "download", kind, "lab", "--path", str(home))
         assert (home / f"{kind}.lab").read_bytes()
 
-    # No day 2
-    output = refused(service, home, "update", "cluster", "lab", "-P", "day2=true")
-    assert "hosts are added to an installed cluster with an image of their own" in output
-    where = ("-P", "base_dns_domain=test.example", "-P", "openshift_version=4.18")
-    output = refused(service, home, "create", "cluster", *where, "other-day2")
-    assert "hosts are added to an installed cluster with an image of their own" in output
-    assert [item["name"] for item in user.v2_list_clusters()] == ["lab"]
+    # Day 2: a worker gets its config from where the installer has pointed the first ones to
+    aicli(service, home, "update", "cluster", "lab", "-P", "day2=true")
+    assert user.v2_get_cluster(cluster_id).status == "adding-hosts"
+    worker = Machine(8, Network())
+    agent.v2_register_host(infra_env["id"], {"host_id": worker.id, "discovery_agent_version": version})
+
+    def is_known() -> bool:
+        answer_steps(agent, infra_env["id"], worker)
+        return bool(user.v2_get_host(infra_env["id"], worker.id).status == "known")
+
+    wait_for("the worker to be known", is_known, 60)
+    assert user.v2_install_host(infra_env["id"], worker.id).progress_stages[-1] == "Done"
+    assert "install" in answer_steps(agent, infra_env["id"], worker)
+    config = agent.v2_download_host_ignition(infra_env["id"], worker.id, _preload_content=False).data
+    assert b"https://api-int.lab.example:22623/config/worker" in config
+    agent.v2_update_host_install_progress(infra_env["id"], worker.id, {"current_stage": "Rebooting"})
 
     aicli(service, home, "delete", "cluster", "lab", "-y")
     assert (user.v2_list_clusters(), user.list_infra_envs()) == ([], [])

@@ -15,8 +15,9 @@ from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, is_user, reply, tags, unchanged, without_secrets
-from installer.rendezvous.resources import clusters, manifests, reports
+from installer.rendezvous.resources import addinghosts, clusters, manifests, reports
 from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests import hub as hubrequests
 from installer.rendezvous.resources.requests.params import boolean, one_of, required
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import inventory_of
@@ -209,6 +210,17 @@ async def cancel(service: Service, request: web.Request) -> Response:
 async def reset(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/actions/reset"""
     return reply(service.views.cluster(clusters.reset(service.engine, request.match_info["cluster_id"])), 202)
+
+
+async def import_cluster(service: Service, request: web.Request) -> Response:
+    """POST /clusters/import"""
+    body = await body_of(request, hubrequests.ImportParams)
+    return reply(service.views.cluster(addinghosts.imported(service.engine, body)), 201)
+
+
+async def allow_add_hosts(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/allow-add-hosts, and its older name"""
+    return reply(service.views.cluster(addinghosts.allow(service.engine, request.match_info["cluster_id"])), 202)
 
 
 async def complete(service: Service, request: web.Request) -> Response:

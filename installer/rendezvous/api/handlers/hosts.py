@@ -8,11 +8,11 @@ from uuid import UUID
 from aiohttp import web
 
 from installer.assisted.auth import ATTEMPT_HEADER
-from installer.assisted.errors import BadRequest, Conflict
+from installer.assisted.errors import BadRequest
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import is_user, reply, tags, unchanged, without_secrets
-from installer.rendezvous.resources import hostchanges, hosts, replies, reports
+from installer.rendezvous.resources import addinghosts, hostchanges, hosts, replies, reports
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.resources.requests.params import integer
@@ -117,9 +117,13 @@ async def unbind(service: Service, request: web.Request) -> Response:
 
 
 async def reset(service: Service, request: web.Request) -> Response:
-    """POST .../actions/reset: for hosts that are added to an installed cluster, of which this service has none."""
-    service.engine.store.host(*_ids(request))
-    raise Conflict("method only allowed when adding hosts to an existing cluster; reset the cluster instead")
+    """POST .../actions/reset: of a host that is added to an installed cluster"""
+    return reply(service.views.host(addinghosts.reset(service.engine, *_ids(request))))
+
+
+async def install(service: Service, request: web.Request) -> Response:
+    """POST .../actions/install: of a host that is added to an installed cluster"""
+    return reply(service.views.host(addinghosts.install(service.engine, *_ids(request))), 202)
 
 
 async def reset_validation(service: Service, request: web.Request) -> Response:

@@ -8,17 +8,18 @@ from uuid import UUID
 
 from aiohttp import web
 
+from installer.assisted.enums import Stage
 from installer.assisted.errors import BadRequest, TooMany, Unparsable
 from installer.rendezvous import architectures, catalogue
 from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.handlers.infra_envs import image_check, image_url, shown
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources import infra_envs, repeatable
+from installer.rendezvous.resources import addinghosts, infra_envs, repeatable
 from installer.rendezvous.resources.requests import clusters as requests
 from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.resources.requests import values
-from installer.rendezvous.resources.requests.hub import ReleaseParams
+from installer.rendezvous.resources.requests.hub import ImportParams, Joined, ReleaseParams
 from installer.rendezvous.resources.requests.params import boolean
 from installer.rendezvous.settings import Settings
 
@@ -39,6 +40,20 @@ async def put_cluster(service: Service, request: web.Request) -> Response:
     await service.learn(body.pull_secret)
     cluster = repeatable.cluster(service.engine, _chosen_id(request, "cluster_id"), body)
     return reply(service.views.cluster(cluster))
+
+
+async def import_cluster(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/import"""
+    body = await body_of(request, ImportParams)
+    cluster = addinghosts.imported(service.engine, body, _chosen_id(request, "cluster_id"))
+    return reply(service.views.cluster(cluster))
+
+
+async def joined(service: Service, request: web.Request) -> Response:
+    """PUT .../joined: what a hub has seen of an added host's Node"""
+    body, ids = await body_of(request, Joined), request.match_info
+    host = addinghosts.joined(service.engine, ids["infra_env_id"], ids["host_id"], Stage(body.current_stage))
+    return reply(service.views.host(host))
 
 
 async def put_infra_env(service: Service, request: web.Request) -> Response:
@@ -84,7 +99,7 @@ async def put_release(service: Service, request: web.Request) -> Response:
     engine = service.engine
     if body.image == service.settings.release_image:
         await service.learn(body.pull_secret)
-    settings = engine.catalogue.add(body.image)
+    settings = engine.catalogue.find(body.image)
     if settings is None:
         await service.slowly(service.images.read, catalogue.unread(service.settings, body.image), body.pull_secret)
         settings = engine.catalogue.add(body.image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from installer.assisted.auth import Scheme
-from installer.assisted.errors import BadRequest, Conflict, ServiceError
+from installer.assisted.errors import BadRequest, ServiceError
 from installer.rendezvous.api.context import Handler, Service
 from installer.rendezvous.api.handlers import clusters as ac
 from installer.rendezvous.api.handlers import events as ae
@@ -46,6 +46,9 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("POST", C + "/actions/install", _by(USER), ac.install),
     ("POST", C + "/actions/cancel", _by(USER), ac.cancel),
     ("POST", C + "/actions/reset", _by(USER), ac.reset),
+    ("POST", "/clusters/import", _by(USER), ac.import_cluster),
+    ("POST", C + "/actions/allow-add-hosts", _by(USER), ac.allow_add_hosts),
+    ("POST", C + "/actions/allow-add-workers", _by(USER), ac.allow_add_hosts),
     ("POST", C + "/actions/complete-installation", _by(AGENT), ac.complete),
     ("GET", C + "/monitored-operators", _by(AGENT), ac.list_operators),
     ("PUT", C + "/monitored-operators", _by(AGENT), ac.put_operator),
@@ -82,6 +85,7 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("POST", I + "/regenerate-signing-key", _by(USER), ai.new_signing_key),
     ("POST", H + "/actions/bind", _by(USER), ah.bind),
     ("POST", H + "/actions/unbind", _by(USER), ah.unbind),
+    ("POST", H + "/actions/install", _by(USER), ah.install),
     ("POST", H + "/actions/reset", _by(USER), ah.reset),
     ("PATCH", H + "/actions/reset-validation/{validation_id}", _by(USER), ah.reset_validation),
     ("GET", C + "/downloads/files-presigned", _by(USER), af.cluster_file_url),
@@ -108,22 +112,17 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     # Beyond the specification: for a hub (installer/hub/service.py).
     ("PUT", C, _by(USER), au.put_cluster),
     ("PUT", I, _by(USER), au.put_infra_env),
+    ("PUT", C + "/import", _by(USER), au.import_cluster),
+    ("PUT", H + "/joined", _by(USER), au.joined),
     ("GET", I + "/boot-artifacts", _by(USER), au.boot_artifacts),
     ("GET", "/releases", _by(USER), au.releases),
     ("PUT", "/releases", _by(USER), au.put_release),
     ("GET", "/changes", _by(USER), au.changes),
 )
-DAY2 = "hosts are added to an installed cluster with an image of their own, not by this service"
 DISCONNECTED = "clusters without any connection are installed with `agent create image`"
 # Operations of the specification that are not offered: no cluster gets into the state that they are for. They answer
 # with what the specification has for that, never with 501.
-NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (
-    ("POST", "/clusters/import", BadRequest(DAY2)),
-    ("POST", "/clusters/disconnected", BadRequest(DISCONNECTED)),
-    ("POST", C + "/actions/allow-add-workers", BadRequest(DAY2)),
-    ("POST", C + "/actions/allow-add-hosts", BadRequest(DAY2)),
-    ("POST", H + "/actions/install", Conflict(DAY2)),
-)
+NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (("POST", "/clusters/disconnected", BadRequest(DISCONNECTED)),)
 # By a URL's own signature instead of a token; tokens are taken as well.
 SIGNED = frozenset(
     ("GET", C + path) for path in ("/downloads/files", "/downloads/credentials", "/logs", "/manifests/files")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from installer.rendezvous.resources.requests.clusters import Body
+from installer.rendezvous.resources.requests.clusters import Body, Uuid
 
 
 class ReleaseParams(Body, frozen=True, kw_only=True):
@@ -14,6 +14,15 @@ class ReleaseParams(Body, frozen=True, kw_only=True):
 
     image: Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
     pull_secret: str
+
+
+class ImportParams(Body, frozen=True, kw_only=True):
+    """import-cluster-params."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z", max_length=54)]
+    api_vip_dnsname: str
+    openshift_cluster_id: Uuid
+    openshift_version: str | None = None
 
 
 class Joined(Body, frozen=True, kw_only=True):

@@ -3,49 +3,27 @@
 import base64
 import json
 
-import pytest
-
 from installer.assisted.enums import Stage
-from installer.hub.controllers import infraenv
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
+    INFRA_ENV,
     SECRET,
     Key,
     labels_of,
     uid_of,
 )
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.hub.world_kit import CANARY, NAMESPACE, cluster_objects, hub_world, wait_until
-from installer.testing.service.service_kit import MARKS, standalone
+from installer.testing.hub.world_kit import CANARY, NAMESPACE, wait_until
+from installer.testing.service.service_kit import MARKS
 
 pytestmark = MARKS
-VERSION = "4.18.0"
-
-
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    with standalone(tmp_path_factory.mktemp("hub"), versions=(VERSION,)) as running:
-        yield running
-
-
-@pytest.fixture
-def world(service, monkeypatch):
-    monkeypatch.setattr(infraenv, "QUIET", 0.2)
-    with hub_world(service) as world:
-        yield world
 
 
 def test_one_node_from_its_resources_to_installed(world):
-    key, machine = Key(NAMESPACE, "one"), Machine(1, Network())
-    world.apply(*cluster_objects("one", world.service.releases[VERSION], world.service.pull_secret))
-    world.wait(AGENT_CLUSTER_INSTALL, key, "SpecSynced", "True SyncOK")
-    wait_until("image", lambda: world.reason(infraenv.INFRA_ENV, key, "ImageCreated"), "True InfraEnvAvailable")
-    agent = world.register(key, machine)
-    world.poll_until(
-        key, [machine], lambda: world.reason(AGENT, agent, "RequirementsMet") == "False AgentIsNotApproved"
-    )
+    key, machine = world.cluster("one"), Machine(1, Network())
+    (agent,) = world.discovered(key, machine)
     assert agent.name in world.wait(AGENT_CLUSTER_INSTALL, key, "RequirementsMet", "False UnapprovedAgents")
     found = world.get(AGENT, agent)
     assert found["status"]["inventory"]["hostname"] == "host-1"
@@ -56,7 +34,7 @@ def test_one_node_from_its_resources_to_installed(world):
     world.progress(key, machine, Stage.STARTING, Stage.INSTALLING, Stage.WRITING, Stage.REBOOTING)
     world.wait(AGENT_CLUSTER_INSTALL, key, "Completed", "False InstallationInProgress")
     world.wait(CLUSTER_DEPLOYMENT, key, "Provisioned", "False Provisioning")
-    host = world.user.hosts(uid_of(world.get(infraenv.INFRA_ENV, key)))[0]
+    host = world.user.hosts(uid_of(world.get(INFRA_ENV, key)))[0]
     assert (host["requested_hostname"], json.loads(host["node_labels"])) == ("renamed", {"a.example/b": "c"})
     wait_until("stage", lambda: world.get(AGENT, agent)["status"]["progress"]["currentStage"], "Rebooting")
     world.progress(key, machine, Stage.JOINED, Stage.DONE)
@@ -82,6 +60,5 @@ def test_one_node_from_its_resources_to_installed(world):
     world.api.delete(SECRET, Key(NAMESPACE, "one-admin-password"))
     wait_until("Secret", lambda: world.api.get(SECRET, Key(NAMESPACE, "one-admin-password")) is not None, True)
     world.api.delete(CLUSTER_DEPLOYMENT, key)
-    for kind, name in ((CLUSTER_DEPLOYMENT, key), (AGENT_CLUSTER_INSTALL, key), (AGENT, agent)):
-        wait_until(f"end of {kind.name}", lambda kind=kind, name=name: world.api.get(kind, name), None)
+    world.gone((CLUSTER_DEPLOYMENT, key), (AGENT_CLUSTER_INSTALL, key), (AGENT, agent))
     assert world.user.find_cluster(uid_of(deployment)) is None

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from installer.assisted.errors import ClientError
+from installer.hub.kube import lease, queue
 from installer.hub.kube.api import Conflict
 from installer.hub.kube.informer import Cache
 from installer.hub.kube.kinds import INFRA_ENV, SECRET, Key, key_of
@@ -81,7 +82,8 @@ def test_a_change_of_another_kind_reaches_the_object_that_it_pointed_to_as_well(
         until(lambda: (controller.count(A), controller.count(B)) == (3, 2))
 
 
-def test_failures_are_the_object_s_own_and_tried_again(server, caplog):
+def test_failures_are_the_object_s_own_and_tried_again(server, caplog, monkeypatch):
+    monkeypatch.setattr(queue, "FIRST_RETRY", 0.02)
     server.api().create(INFRA_ENV, INFRA_ENV.new(B))
     errors = [
         Retry("not yet"),
@@ -100,7 +102,8 @@ def test_failures_are_the_object_s_own_and_tried_again(server, caplog):
     ]
 
 
-def test_only_the_leader_acts_and_another_takes_over_with_everything(server):
+def test_only_the_leader_acts_and_another_takes_over_with_everything(server, monkeypatch):
+    monkeypatch.setattr(lease, "LOOK", 0.05)
     first, second = (Leader(server.api(), LEASE_KEY, name) for name in ("first", "second"))
     first.step()
     with managed(server, leader=second) as waiting:

@@ -26,10 +26,7 @@ from installer.testing.service.rendezvous_kit import wait_for
 from installer.testing.service.service_kit import APIS, MARKS, STATIC, Standalone, answer_steps, file_of, standalone
 
 pytestmark = MARKS
-NOT_OFFERED = {
-    *("v2_import_cluster", "v2_register_disconnected_cluster", "v2_install_host"),
-    *("transform_cluster_to_day2", "transform_cluster_to_adding_hosts"),
-}
+NOT_OFFERED = {"v2_register_disconnected_cluster"}
 # In the client, but not in the specification.
 NOT_SPECIFIED = {"v2_list_supported_offline_openshift_versions"}
 
@@ -270,25 +267,59 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     user.v2_install_cluster(cluster.id)
     assert user.v2_cancel_installation(cluster.id).status == "cancelled"
     for name, status, args in (
-        ("v2_import_cluster", 400, ({"name": "x", "api_vip_dnsname": "x", "openshift_cluster_id": cluster.id},)),
+        ("v2_import_cluster", 400, ({"name": "x", "api_vip_dnsname": "_", "openshift_cluster_id": cluster.id},)),
         ("v2_register_disconnected_cluster", 400, ({"name": "x", "openshift_version": "4.18.0"},)),
         ("v2_install_host", 409, (infra_env.id, machine.id)),
         ("v2_reset_host", 409, (infra_env.id, machine.id)),
         ("v2_get_host_ignition", 404, (infra_env.id, machine.id)),
-        ("transform_cluster_to_day2", 400, (cluster.id,)),
-        ("transform_cluster_to_adding_hosts", 400, (cluster.id,)),
+        ("transform_cluster_to_day2", 409, (cluster.id,)),
+        ("transform_cluster_to_adding_hosts", 409, (cluster.id,)),
     ):
         with pytest.raises(ApiException) as caught:
             getattr(user, name)(*args)
         assert caught.value.status == status, name
         assert json.loads(caught.value.body)["reason"]
+    _add_a_host(service, user, agent, version)
     user.v2_deregister_host(infra_env.id, machine.id)
     user.v2_deregister_cluster(cluster.id)
     user.deregister_infra_env(infra_env.id)
     assert user.v2_list_clusters() == []
-    user.done |= {"v2_get_host_ignition", "v2_reset_host"}
+    user.done.add("v2_get_host_ignition")
     missed = operations() - (user.done | agent.done | watcher.done) - NOT_OFFERED
     assert not missed
+
+
+def _add_a_host(service: Standalone, user: Any, agent: Any, version: str) -> None:
+    """Day 2 of a cluster that somebody else has installed: known by the name of its API alone."""
+    name = {"name": "there", "api_vip_dnsname": "api.there.example"}
+    cluster = user.v2_import_cluster({**name, "openshift_cluster_id": "9b5a1b3e-0000-4000-8000-00000000000c"})
+    for transform in (user.transform_cluster_to_day2, user.transform_cluster_to_adding_hosts):
+        answer = transform(cluster.id)
+        assert (answer.status, answer.kind, answer.imported) == ("adding-hosts", "AddHostsCluster", True)
+    body = {"name": "there", "pull_secret": service.pull_secret, "cluster_id": cluster.id, "ntp_sources": "ntp.a"}
+    infra_env, machine = user.register_infra_env(body), Machine(9, Network())
+
+    def is_known() -> bool:
+        answer_steps(agent, infra_env.id, machine)
+        return bool(user.v2_get_host(infra_env.id, machine.id).status == "known")
+
+    for again in (False, True):
+        agent.v2_register_host(infra_env.id, {"host_id": machine.id, "discovery_agent_version": version})
+        wait_for("the added host to be known", is_known, 30)
+        host = user.v2_install_host(infra_env.id, machine.id)
+        assert (host.status, host.role, host.kind) == ("installing", "worker", "AddToExistingClusterHost")
+        assert "install" in answer_steps(agent, infra_env.id, machine)
+        config = json.loads(agent.v2_download_host_ignition(infra_env.id, machine.id, _preload_content=False).data)
+        assert config["ignition"]["config"]["merge"] == [{"source": "http://api.there.example:22624/config/worker"}]
+        assert {file["path"] for file in config["storage"]["files"]} == {"/etc/hostname", "/etc/chrony.conf"}
+        agent.v2_update_host_install_progress(infra_env.id, machine.id, {"current_stage": "Rebooting"})
+        host = user.v2_get_host(infra_env.id, machine.id)
+        assert (host.status, host.progress.current_stage) == ("added-to-existing-cluster", "Done")
+        if not again:
+            assert user.v2_reset_host(infra_env.id, machine.id).status == "resetting-pending-user-action"
+    user.v2_deregister_host(infra_env.id, machine.id)
+    user.deregister_infra_env(infra_env.id)
+    user.v2_deregister_cluster(cluster.id)
 
 
 def test_kernel_arguments_are_edited_where_the_image_has_them(service: Standalone, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ UUID = "00000000-0000-4000-8000-000000000001"
 C, I = "/clusters/{cluster_id}", "/infra-envs/{infra_env_id}"  # noqa: E741
 H = I + "/hosts/{host_id}"
 CLUSTER = {"name": "other", "openshift_version": "4.18.0", "pull_secret": PULL_SECRET}
+IMPORT = {"name": "there", "api_vip_dnsname": "api.there.example", "openshift_cluster_id": UUID}
 
 # Every operation that takes an object, and one that it takes.
 OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
@@ -62,15 +63,19 @@ OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
     ("PATCH", H + "/ignition"): (hostrequests.IgnitionParams, {}),
     ("PUT", C): (requests.ClusterParams, CLUSTER),
     ("PUT", I): (hostrequests.InfraEnvParams, {"name": "x", "pull_secret": PULL_SECRET}),
+    ("POST", "/clusters/import"): (hubrequests.ImportParams, IMPORT),
+    ("PUT", C + "/import"): (hubrequests.ImportParams, IMPORT),
+    ("PUT", H + "/joined"): (hubrequests.Joined, {"current_stage": "Joined"}),
     ("PUT", "/releases"): (hubrequests.ReleaseParams, {"image": "r.example/r", "pull_secret": PULL_SECRET}),
     ("POST", H + "/actions/bind"): (hostrequests.Binding, {"cluster_id": UUID}),
 }
 # Operations whose body is a JSON text, the one that takes a file, and those that take nothing.
 TEXTS = {("PATCH", C + "/install-config"), ("PUT", C + "/ui-settings"), ("POST", C + "/uploads/ingress-cert")}
 FILES = {("POST", C + "/logs")}
+ADD_HOSTS = ("allow-add-hosts", "allow-add-workers")
 NOTHING = {
-    *(("POST", f"{C}/actions/{name}") for name in ("install", "cancel", "reset")),
-    *(("POST", f"{H}/actions/{name}") for name in ("unbind", "reset")),
+    *(("POST", f"{C}/actions/{name}") for name in ("install", "cancel", "reset", *ADD_HOSTS)),
+    *(("POST", f"{H}/actions/{name}") for name in ("unbind", "install", "reset")),
     ("PATCH", H + "/actions/reset-validation/{validation_id}"),
     ("POST", I + "/regenerate-signing-key"),
 }

@@ -49,10 +49,10 @@ def test_every_status_is_somewhere_in_the_tables() -> None:
     sources = {status for row in hs.TABLE for status in row.sources}
     assert sources == set(HostStatus)
     assert {status for row in cs.TABLE for status in row.sources} == set(ClusterStatus)
-    # Adding hosts to an installed cluster, and reclaiming, are not offered: nothing leads there.
+    # Reclaiming is not offered: nothing leads there.
     reached = {row.to for row in hs.TABLE if row.to}
     assert set(HostStatus) - reached == {
-        *(HostStatus.DISABLED, HostStatus.DISABLED_UNBOUND, HostStatus.RESETTING, HostStatus.ADDED_TO_EXISTING),
+        *(HostStatus.DISABLED, HostStatus.DISABLED_UNBOUND, HostStatus.RESETTING),
         *(HostStatus.RECLAIMING, HostStatus.RECLAIMING_REBOOTING),
     }
 

@@ -1,0 +1,121 @@
+"""AgentServiceConfig: the service that the operator runs, as far as it can be set: the mirrors of registries."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from installer.errors import ConfigError
+from installer.files import write_whole
+from installer.hub.conditions import NO_SECOND, Condition, set_conditions
+from installer.hub.kube.kinds import AGENT_SERVICE_CONFIG, CONFIG_MAP, Json, Key, Kind, is_deleted, key_of
+from installer.hub.kube.manager import Hub
+from installer.rendezvous.standalone import CA_BUNDLE, REGISTRIES, check_mirror
+
+FINALIZER = "agentserviceconfig.agent-install.openshift.io/ai-deprovision"
+NAME = "agent"
+FILES = (REGISTRIES, CA_BUNDLE)
+# Marks a folder of mirrors that was written here: another is its administrator's, and left alone.
+OWN = ".agentserviceconfig"
+# Between two looks at whether the service answers (s).
+_LOOK = 60.0
+
+
+class Refused(ConfigError):
+    """The resource cannot be followed; the text is a sentence for its condition."""
+
+
+class ServiceConfigController:
+    """Writes the mirrors of a ConfigMap where the operator's own service reads them.
+
+    ``mirror``: the service's folder of mirrors, None for a service that is another's. ``namespace``: the operator's,
+    in which the ConfigMap lies.
+    """
+
+    kind = AGENT_SERVICE_CONFIG
+
+    def __init__(self, hub: Hub, mirror: Path | None, namespace: str) -> None:
+        self._hub = hub
+        self._mirror = mirror
+        self._namespace = namespace
+
+    def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
+        """Return ConfigMaps of the operator's namespace."""
+        return {CONFIG_MAP: lambda obj: [Key("", NAME)] if key_of(obj).namespace == self._namespace else []}
+
+    def reconcile(self, key: Key) -> float | None:
+        """Bring the folder of mirrors up to date, and say in the status what was done."""
+        config = self._hub.caches[AGENT_SERVICE_CONFIG].get(key)
+        if config is None:
+            return None
+        if is_deleted(config):
+            self._withdraw()
+            self._hub.remove_finalizer(AGENT_SERVICE_CONFIG, config, FINALIZER)
+            return None
+        try:
+            if key.name != NAME:
+                raise Refused(f"only the AgentServiceConfig named {NAME} is followed")
+            config = self._hub.add_finalizer(AGENT_SERVICE_CONFIG, config, FINALIZER)
+            text = self._follow(config.get("spec") or {})
+            done = Condition("ReconcileCompleted", "True", "ReconcileSucceeded", text)
+        except ConfigError as error:
+            done = Condition("ReconcileCompleted", "False", "ConfigFailure", str(error))
+        problem = self._hub.feed.problem
+        healthy = Condition("DeploymentsHealthy", "True", "DeploymentSucceeded", "the service answers")
+        if problem:
+            healthy = Condition("DeploymentsHealthy", "False", "DeploymentFailure", problem)
+        old: Json = config.get("status") or {}
+        conditions = set_conditions(old.get("conditions") or [], [done, healthy], self._hub.now(), second=NO_SECOND)
+        self._hub.write_status(AGENT_SERVICE_CONFIG, config, {**old, "conditions": conditions})
+        return _LOOK
+
+    def _follow(self, spec: Json) -> str:
+        unused = sorted(name for name, value in spec.items() if name != "mirrorRegistryRef" and value)
+        rest = f"; without effect here: {', '.join(f'spec.{name}' for name in unused)}" if unused else ""
+        reference = (spec.get("mirrorRegistryRef") or {}).get("name", "")
+        if not reference:
+            self._withdraw()
+            return f"no mirrors are set{rest}"
+        config_map = self._hub.api.get(CONFIG_MAP, Key(self._namespace, reference))
+        if config_map is None:
+            raise Refused(
+                f"ConfigMap {self._namespace}/{reference}, which spec.mirrorRegistryRef names, does not exist"
+            )
+        data = config_map.get("data") or {}
+        if REGISTRIES not in data:
+            raise Refused(f"ConfigMap {self._namespace}/{reference} has no key {REGISTRIES}")
+        self._write({name: str(data[name]) for name in FILES if name in data}, f"ConfigMap {reference}")
+        version = config_map["metadata"]["resourceVersion"]
+        return f"the mirrors of ConfigMap {self._namespace}/{reference} (version {version}) are set{rest}"
+
+    def _write(self, files: dict[str, str], source: str) -> None:
+        mirror = self._mirror
+        if mirror is None:
+            raise Refused("spec.mirrorRegistryRef: the service is another's (--service), its mirrors are set there")
+        if not (mirror / OWN).exists() and any((mirror / name).exists() for name in FILES):
+            raise Refused(f"{mirror} holds mirrors that its administrator has set; they are left as they are")
+        with tempfile.TemporaryDirectory() as place:
+            for name, text in files.items():
+                (Path(place) / name).write_text(text)
+            try:
+                check_mirror(Path(place))
+            except ConfigError as error:
+                raise Refused(f"{source}: {str(error).replace(f'{place}/', '')}") from None
+        try:
+            mirror.mkdir(exist_ok=True, mode=0o700)
+            write_whole(mirror / OWN, b"", 0o644)
+            for name in FILES:
+                if name in files:
+                    write_whole(mirror / name, files[name].encode(), 0o644)
+                else:
+                    (mirror / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise Refused(f"{mirror} cannot be written: {error.strerror or error}") from None
+
+    def _withdraw(self) -> None:
+        """Remove the mirrors that were set here."""
+        mirror = self._mirror
+        if mirror is not None and (mirror / OWN).exists():
+            for name in (*FILES, OWN):
+                (mirror / name).unlink(missing_ok=True)
