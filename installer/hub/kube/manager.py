@@ -130,7 +130,7 @@ class ServiceFeed:
         self.problem = ""
 
     def run(self, stop: threading.Event, changed: Callable[[Json], None], everything: Callable[[], None]) -> None:
-        """Poll until told to stop. ``everything``: changes may have been missed, or the service is back."""
+        """Poll until it is to stop. ``everything``: changes may have been missed, or the service is back."""
         from installer.hub.service import MarkTooOld
 
         mark = ""
@@ -166,7 +166,7 @@ class Leads(Protocol):
         """Return whether this operator may act now."""
 
     def run(self, stop: threading.Event, gained: Callable[[], None]) -> None:
-        """Hold the lease until told to stop; ``gained`` is called whenever it is taken."""
+        """Hold the lease until it is to stop; ``gained`` is called whenever it is taken."""
 
     def release(self) -> None:
         """Give the lease back."""
@@ -283,7 +283,7 @@ class Manager:
         self._end()
 
     def _synced(self, stop: threading.Event) -> bool:
-        """Wait for all caches to be filled; false if told to stop before."""
+        """Wait for all caches to be filled; false if it is to stop before."""
         for informer in self._informers.values():
             while not informer.synced.wait(0.2):
                 if stop.is_set():
