@@ -166,7 +166,7 @@ def run(
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
         leader = Leader(lease_api, Key(namespace, "node0-hub"), name)
-        api = Api.connect(kubeconfig, may_write=leader.is_leading)
+        api = Api.connect(kubeconfig, may_write=leader.is_leading, requests=lease_api.requests)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)
         with served(manager, leader.is_leading, metrics) if metrics else contextlib.nullcontext():
