@@ -65,6 +65,7 @@ class AgentController:
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
+        hub.caches[CLUSTER_DEPLOYMENT].index("uid", lambda obj: [uid_of(obj)])
         hub.caches[AGENT].index("login", lambda obj: [str(_login_key(obj))])
         hub.caches[AGENT].index("cluster", lambda obj: [str(key) for key in (cluster_of(obj),) if key])
 
@@ -223,6 +224,8 @@ class AgentController:
                 )
             if host["status"] in table.INSTALLING and host.get("kind") != ADDED:
                 raise SpecError("spec.clusterDeploymentName cannot change while the agent is being installed")
+            if left := self._cleaned(agent, host):
+                self._hub.events.event(agent, "NodeNotRemoved", left, warning=True)
             return service.unbind_host(infra_env_id, host["id"])
         if host["status"] not in table.UNBOUND:
             return host
@@ -237,33 +240,28 @@ class AgentController:
             return host
         return self._hub.service.install_host(host["infra_env_id"], host["id"])
 
-    def _deployment(self, agent: Json) -> Json | None:
-        """Return the agent's ClusterDeployment unless it, or its AgentClusterInstall, is gone or going."""
-        key = cluster_of(agent)
-        found = self._hub.caches[CLUSTER_DEPLOYMENT].get(key) if key is not None else None
-        if found is None or is_deleted(found):
-            return None
-        install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key_of(found).namespace, install_name(found)))
-        return None if install is None or is_deleted(install) else found
-
     def _cleaned(self, agent: Json, host: Json) -> str:
         """Take the Node of an installed host out of the cluster that stays; why that failed, empty where it did not."""
-        found = self._deployment(agent)
+        deployment = self._staying(host)
         is_installed = host["status"] in (HostStatus.INSTALLED, HostStatus.ADDED_TO_EXISTING)
-        if found is None or not is_installed or annotations_of(agent).get(SKIP_CLEANUP) is not None:
+        if deployment is None or not is_installed or annotations_of(agent).get(SKIP_CLEANUP) is not None:
             return ""
-        began = agent["metadata"]["deletionTimestamp"]
-        secret = Key(key_of(found).namespace, secret_names(found)[0])
+        secret = Key(key_of(deployment).namespace, secret_names(deployment)[0])
         try:
-            text = self._inputs.secret(secret, "kubeconfig", f"ClusterDeployment {key_of(found)}")
+            text = self._inputs.secret(secret, "kubeconfig", f"ClusterDeployment {key_of(deployment)}")
             with closing(spoke.connect(text)) as api:
                 api.delete(spoke.NODE, Key("", str(host.get("requested_hostname"))))
         except (KubeError, ConfigError, SpecError) as error:
-            if age(began, self._hub.now()) > LONGEST_CLEANUP:
-                self._hub.events.event(agent, "CleanupGivenUp", str(error), warning=True)
-                return ""
             return f"{error}; annotation {SKIP_CLEANUP} leaves the Node"
         return ""
+
+    def _staying(self, host: Json) -> Json | None:
+        """Return the ClusterDeployment of a host's cluster unless it, or its AgentClusterInstall, is gone or going."""
+        for found in self._hub.caches[CLUSTER_DEPLOYMENT].by("uid", str(host.get("cluster_id"))):
+            install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key_of(found).namespace, install_name(found)))
+            if not is_deleted(found) and install is not None and not is_deleted(install):
+                return found
+        return None
 
     # Service to status
 
@@ -315,6 +313,9 @@ class AgentController:
             host = self._hub.service.find_host(infra_env_id, key.name) if infra_env_id else None
             if host is not None:
                 cleanup = self._cleaned(agent, host)
+            if cleanup and age(agent["metadata"]["deletionTimestamp"], self._hub.now()) > LONGEST_CLEANUP:
+                self._hub.events.event(agent, "CleanupGivenUp", cleanup, warning=True)
+                cleanup = ""
             if host is not None and not cleanup:
                 self._hub.service.delete_host(infra_env_id, key.name)
         except ClientError as error:
