@@ -97,10 +97,15 @@ class Catalogue:
                 continue  # cut short by a kill: it is read again when it is named again
             self.add(image)
 
+    def find(self, image: str) -> Settings | None:
+        """Return the settings of a release that is known, None for another."""
+        own = self._own if self._own.openshift_version else None
+        return own if image == self._own.release_image else self._others.get(image)
+
     def add(self, image: str) -> Settings | None:
-        """Return the settings of a release that has been read; None for another."""
+        """Return the settings of a release that has been read, which is known from now on; None for another."""
         if image == self._own.release_image:
-            return self._own if self._own.openshift_version else None
+            return self.find(image)
         settings = unread(self._own, image)
         if (contents := known(settings)) is None:
             return None

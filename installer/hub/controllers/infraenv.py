@@ -26,6 +26,7 @@ from installer.hub.kube.kinds import (
     uid_of,
 )
 from installer.hub.kube.manager import Hub, Retry
+from installer.hub.service import CONFLICT
 from installer.hub.tables import infraenv as table
 
 # A new image waits until its inputs have been the same for this long (s): `kubectl apply` brings them one by one, and
@@ -161,10 +162,22 @@ class InfraEnvController:
 
     def _image(self, identity: str, params: Json) -> table.Image:
         service = self._hub.service
-        service.put_infra_env(identity, params)
+        try:
+            service.put_infra_env(identity, params)
+        except ClientError as error:
+            if error.status != CONFLICT or not self._is_left_over(identity):
+                raise
+            service.delete_infra_env(identity)
+            service.put_infra_env(identity, params)
         url = str(service.image_url(identity)["url"])
         base = url.partition("/images/")[0] + "/api/assisted-install"
         return table.Image(url, service.boot_artifacts(identity), base)
+
+    def _is_left_over(self, identity: str) -> bool:
+        """Return whether its cluster is gone and it has no hosts: then one of the same name may take it over."""
+        service = self._hub.service
+        cluster_id = str((service.find_infra_env(identity) or {}).get("cluster_id") or "")
+        return not (cluster_id and service.find_cluster(cluster_id)) and not service.hosts(identity)
 
     def _write(self, inputs: table.Inputs, condition: Condition, image: table.Image | None = None) -> None:
         infra_env = inputs.infra_env

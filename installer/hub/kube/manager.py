@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -76,12 +76,21 @@ class Hub:
     feed: ServiceFeed
     events: Recorder
     now: Callable[[], datetime]
+    _said: set[str] = field(default_factory=set)
 
     def write_status(self, kind: Kind, old: Json, status: Json) -> Json:
         """Write a status unless it is the one that ``old`` has; returns the object. Raises Conflict, KubeError."""
         if (old.get("status") or {}) == status:
             return old
-        return self._entered(kind, self.api.update_status(kind, {**old, "status": status}))
+        answer = self.api.update_status(kind, {**old, "status": status})
+        kept = answer.get("status") or {}
+        if kept != status:  # it would be written at each look
+            names = sorted(name for name in {*kept, *status} if kept.get(name) != status.get(name))
+            text = f"{kind.name}: the API server's schema changes status: {', '.join(names)}"
+            if text not in self._said:
+                log.warning("%s", text)
+            self._said.add(text)
+        return self._entered(kind, answer)
 
     def patch(self, kind: Kind, old: Json, merge: Json) -> Json:
         """Merge members into an object as it was read; None removes one. Raises Conflict, KubeError."""
@@ -121,7 +130,7 @@ class ServiceFeed:
         self.problem = ""
 
     def run(self, stop: threading.Event, changed: Callable[[Json], None], everything: Callable[[], None]) -> None:
-        """Poll until told to stop. ``everything``: changes may have been missed, or the service is back."""
+        """Poll until it is to stop. ``everything``: changes may have been missed, or the service is back."""
         from installer.hub.service import MarkTooOld
 
         mark = ""
@@ -157,7 +166,7 @@ class Leads(Protocol):
         """Return whether this operator may act now."""
 
     def run(self, stop: threading.Event, gained: Callable[[], None]) -> None:
-        """Hold the lease until told to stop; ``gained`` is called whenever it is taken."""
+        """Hold the lease until it is to stop; ``gained`` is called whenever it is taken."""
 
     def release(self) -> None:
         """Give the lease back."""
@@ -274,7 +283,7 @@ class Manager:
         self._end()
 
     def _synced(self, stop: threading.Event) -> bool:
-        """Wait for all caches to be filled; false if told to stop before."""
+        """Wait for all caches to be filled; false if it is to stop before."""
         for informer in self._informers.values():
             while not informer.synced.wait(0.2):
                 if stop.is_set():

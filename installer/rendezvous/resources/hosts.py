@@ -100,7 +100,8 @@ def release(engine: Engine, host: Host) -> None:
     A host of the cluster's own infra-env goes too: it was booted for nothing else.
     """
     infra_env = engine.store.infra_env(host.infra_env_id)
-    if infra_env.cluster_id == host.cluster_id or host.status in host_states.PREPARE | host_states.INSTALLING:
+    is_busy = host.status in host_states.PREPARE | host_states.INSTALLING and not host.added
+    if infra_env.cluster_id == host.cluster_id or is_busy:
         engine.store.delete_host(host.infra_env_id, host.id)
         return
     if host.status not in host_states.UNBINDING:

@@ -303,6 +303,13 @@ TABLE: tuple[Row, ...] = (
     Row(Trigger.UNBIND, PRE_INSTALL | _set(H.BINDING), H.UNBINDING, "Host is waiting to be unbound from the cluster"),
     Row(
         Trigger.UNBIND,
+        INSTALLING,
+        H.UNBINDING_PENDING_USER_ACTION,
+        "Host must be booted from the discovery media again to be unbound",
+        (ADDED,),
+    ),
+    Row(
+        Trigger.UNBIND,
         _set(H.INSTALLED, H.ERROR, H.CANCELLED, H.ADDED_TO_EXISTING, H.RESETTING_PENDING_USER_ACTION),
         H.UNBINDING_PENDING_USER_ACTION,
         "Host must be booted from the discovery media again to be unbound",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -79,14 +80,14 @@ class Store:
             return copy.deepcopy(objects), self.version
 
     def replace(self, kind: Kind, key: Key, body: Json, subresource: str) -> Json:
-        """PUT of an object or of its status."""
+        """PUT of an object, of its status, or of the approval of a request."""
         with self.changed:
             old = self.get(kind, key)
             version = body["metadata"].get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
                 raise Refused(409, "Conflict", "the object has been modified")
             new = copy.deepcopy(body)
-            if subresource == "status":
+            if subresource in ("status", "approval"):
                 new = old | {"status": new.get("status")}
             elif kind in _SUBRESOURCE_STATUS:
                 new.pop("status", None)
@@ -192,8 +193,7 @@ class ApiServer:
         class Handler(_Handler):
             server_of = outer
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", port), Handler)
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -251,8 +251,18 @@ def until(seen: Callable[[], Any], seconds: float = 20.0) -> None:
         time.sleep(0.01)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that are gone."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # an answer is one packet: the second of two would wait for the first one's acknowledgement
     server_of: ApiServer
 
     def setup(self) -> None:
@@ -330,6 +340,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        self.wfile.flush()
         partial = "PartialObjectMetadata" in self.headers.get("Accept", "")
         seconds, closed = float(query.get("timeoutSeconds") or 300), self.server_of.is_closed
         events = self.server_of.store.events(kind, int(query.get("resourceVersion") or 0), seconds, closed)

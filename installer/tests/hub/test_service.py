@@ -33,7 +33,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 @pytest.fixture(scope="module")
 def hub(service: Standalone) -> Iterator[HubClient]:
+    """Provide the client of a hub that has named all releases."""
     client = service.hub()
+    for version, image in service.releases.items():
+        release = client.put_release(image, service.pull_secret)
+        assert release == {"image": image, "version": version, "cpu_architectures": ["x86_64"]}
     yield client
     client.close()
 
@@ -56,11 +60,7 @@ def status_of(call: Any, *args: Any, **named: Any) -> int | None:
 
 
 def test_releases_are_those_that_the_hub_names(service: Standalone, hub: HubClient) -> None:
-    """First in this module: the others install what it has named."""
     secret = service.pull_secret
-    for version, image in service.releases.items():
-        release = hub.put_release(image, secret)
-        assert release == {"image": image, "version": version, "cpu_architectures": ["x86_64"]}
     missing = service.releases[OLD].rpartition("@")[0] + "@sha256:" + "0" * 64
     for image, word in ((missing, "0" * 64), ("no image", "image"), ("r.example/a@sha256:1", "image")):
         with pytest.raises(ClientError, match=word) as refused:

@@ -99,7 +99,7 @@ async def put_release(service: Service, request: web.Request) -> Response:
     engine = service.engine
     if body.image == service.settings.release_image:
         await service.learn(body.pull_secret)
-    settings = engine.catalogue.add(body.image)
+    settings = engine.catalogue.find(body.image)
     if settings is None:
         await service.slowly(service.images.read, catalogue.unread(service.settings, body.image), body.pull_secret)
         settings = engine.catalogue.add(body.image)

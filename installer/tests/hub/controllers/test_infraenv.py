@@ -25,11 +25,13 @@ from installer.hub.kube.kinds import (
 from installer.hub.kube.manager import Manager
 from installer.testing.hub.apiserver import api_server, until
 from installer.testing.hub.crash_kit import Countdown, Killed, mortal_hub
+from installer.testing.service.rendezvous_kit import CLUSTER
 from installer.testing.service.service_kit import MARKS, standalone
 
 pytestmark = MARKS
 KINDS = (INFRA_ENV, NMSTATE_CONFIG, CLUSTER_DEPLOYMENT, SECRET, AGENT_SERVICE_CONFIG, CONFIG_MAP)
 CONFIG, MIRRORS = Key("", "agent"), Key("node0-hub", "mirrors")
+ONE, REFERENCE = Key("edge", "one"), {"clusterInstallRef": {"name": "one"}}
 ENV, PULL, NET = Key("edge", "env"), Key("edge", "pull"), Key("edge", "net")
 
 
@@ -146,6 +148,27 @@ def test_an_image_waits_for_its_cluster_and_the_url_stays_while_the_service_is_a
     finally:
         service.start()
     until(lambda: status(api)["isoDownloadURL"] != before["isoDownloadURL"])
+
+
+def test_a_cluster_made_anew_under_the_same_name_takes_the_image_over(api, service):
+    def made(name):
+        uid = uid_of(api.create(CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT.new(ONE, spec=REFERENCE)))
+        params = {**CLUSTER, "name": name, "pull_secret": service.pull_secret, "openshift_version": "4.18.0"}
+        return client.put_cluster(uid, params)["id"]
+
+    client = service.hub()
+    api.create(SECRET, secret(service))
+    first = made("first")
+    identity = uid_of(api.create(INFRA_ENV, env(clusterRef={"name": ONE.name, "namespace": ONE.namespace})))
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    assert client.find_infra_env(identity)["cluster_id"] == first
+    client.delete_cluster(first)
+    api.delete(CLUSTER_DEPLOYMENT, ONE)
+    until(lambda: reason(api) == "MissingClusterDeployment")
+    second = made("second")
+    until(lambda: reason(api) == "InfraEnvAvailable")
+    assert client.find_infra_env(identity)["cluster_id"] == second != first
+    client.close()
 
 
 def test_a_deleted_one_is_gone_in_the_service_first(api, service):

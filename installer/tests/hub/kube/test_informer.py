@@ -49,7 +49,8 @@ def test_changes_reach_cache_and_listeners(server, informer):
     assert specs(informer) == {}
 
 
-def test_what_happened_in_a_gap_is_made_up_for_after_410(server, informer):
+def test_what_happened_in_a_gap_is_made_up_for_after_410(server, informer, monkeypatch):
+    monkeypatch.setattr("installer.hub.kube.informer._FIRST_WAIT", 0.1)
     api = server.api()
     api.create(INFRA_ENV, env(A, x=1))
     until(lambda: specs(informer) == {"a": {"x": 1}})

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 import pytest
 
 from installer.assisted.errors import ClientError
+from installer.hub.kube import lease, queue
 from installer.hub.kube.api import Conflict
 from installer.hub.kube.informer import Cache
 from installer.hub.kube.kinds import INFRA_ENV, SECRET, Key, key_of
 from installer.hub.kube.lease import Leader
 from installer.hub.kube.manager import Hub, Manager, Retry
 from installer.hub.service import Changes, MarkTooOld
-from installer.testing.hub.apiserver import api_server, until
+from installer.testing.hub.apiserver import ApiServer, api_server, until
 from installer.testing.hub.feed_kit import ScriptedService
 
 A, B = Key("n", "a"), Key("n", "b")
@@ -81,7 +82,8 @@ def test_a_change_of_another_kind_reaches_the_object_that_it_pointed_to_as_well(
         until(lambda: (controller.count(A), controller.count(B)) == (3, 2))
 
 
-def test_failures_are_the_object_s_own_and_tried_again(server, caplog):
+def test_failures_are_the_object_s_own_and_tried_again(server, caplog, monkeypatch):
+    monkeypatch.setattr(queue, "FIRST_RETRY", 0.02)
     server.api().create(INFRA_ENV, INFRA_ENV.new(B))
     errors = [
         Retry("not yet"),
@@ -100,7 +102,8 @@ def test_failures_are_the_object_s_own_and_tried_again(server, caplog):
     ]
 
 
-def test_only_the_leader_acts_and_another_takes_over_with_everything(server):
+def test_only_the_leader_acts_and_another_takes_over_with_everything(server, monkeypatch):
+    monkeypatch.setattr(lease, "LOOK", 0.05)
     first, second = (Leader(server.api(), LEASE_KEY, name) for name in ("first", "second"))
     first.step()
     with managed(server, leader=second) as waiting:
@@ -108,6 +111,32 @@ def test_only_the_leader_acts_and_another_takes_over_with_everything(server):
         assert waiting.looks == []
         first.release()
         until(lambda: waiting.count(A))
+
+
+def test_an_api_server_that_is_away_for_long_is_asked_seldom_and_then_everything_is_looked_at(server, monkeypatch):
+    monkeypatch.setattr(lease, "LOOK", 0.05)
+    monkeypatch.setattr(lease, "RENEW", 0.1)
+    monkeypatch.setattr(lease, "DEADLINE", 0.5)
+    counts: dict[str, int] = {}
+    lease_api = server.api()
+    leader = Leader(lease_api, LEASE_KEY, "me")
+    manager = Manager(server.api(requests=counts), ScriptedService(), (INFRA_ENV, SECRET), leader)
+    controller, stop = Counting(manager.hub), threading.Event()
+    thread = threading.Thread(target=manager.run, args=([controller], stop))
+    thread.start()
+    until(lambda: controller.count(A) and leader.is_leading())
+    server.close()
+    until(lambda: not leader.is_leading())
+    before, looks = sum(counts.values()), controller.count(A)
+    asked = sum(lease_api.requests.values())
+    until(lambda: sum(lease_api.requests.values()) > asked + 30)  # the lease is looked at every 0.05 s
+    assert sum(counts.values()) - before < 10
+    again = ApiServer(server.store, server.port)
+    until(lambda: controller.count(A) > looks)
+    stop.set()
+    thread.join(20)
+    again.close()
+    assert not thread.is_alive()
 
 
 def test_an_operator_that_lost_the_lease_changes_nothing(server):

@@ -122,6 +122,7 @@ CLUSTER_TEXTS: list[tuple[cs.Trigger, C, Any, dict[str, Any], C, str | None]] = 
     (CF, PENDING_ACTION, three(H.INSTALLING), {}, C.INSTALLING, "Installation in progress"),
     *((CF, status, (), {}, status, None) for status in (C.INSTALLED, C.ERROR, C.CANCELLED, C.ADDING_HOSTS)),
     (cs.Trigger.COMPLETE, C.FINALIZING, (), {}, C.INSTALLED, "Cluster is installed"),
+    (cs.Trigger.ADD_HOSTS, C.INSTALLED, (), {}, C.ADDING_HOSTS, "Hosts can be added to the installed cluster"),
     (cs.Trigger.FAIL, C.FINALIZING, (), {}, C.ERROR, "no program"),
     (cs.Trigger.CANCEL, C.PREPARING, (), {}, C.CANCELLED, "Cancelled cluster installation"),
     (cs.Trigger.RESET, C.CANCELLED, (), {}, C.INSUFFICIENT, "Cluster was reset by user"),

@@ -29,6 +29,8 @@ FAILING = "Host cannot be installed due to the following failing validation(s): 
 LOST = {"connected": False}
 NO_MEDIA = {"media_connected": False}
 WRONG = {"texts": {"wrong_boot": "boot from the disk"}, "stage": Stage.REBOOTING}
+DONE: dict[str, Any] = {"stage": Stage.DONE}
+ADDED: dict[str, Any] = {"cluster_status": C.ADDING_HOSTS, "added": True}
 LATE = "Preparing the host did not end within 480 s; still open: images"
 FROM_MEDIA = "Host must be booted from the discovery media again to "
 TEXTS: list[tuple[hs.Trigger, H, dict[str, Any], H, str | None, tuple[hs.Effect, ...]]] = [
@@ -42,6 +44,19 @@ TEXTS: list[tuple[hs.Trigger, H, dict[str, Any], H, str | None, tuple[hs.Effect,
     (R, H.INSTALLING, WRONG, H.ERROR, "The host unexpectedly restarted during the installation", ()),
     (R, H.ERROR, {}, H.ERROR, None, ()),
     (R, H.INSTALLED, {}, H.INSTALLED, None, (STOP,)),
+    # A host that is added to an installed cluster.
+    (R, H.ADDED_TO_EXISTING, WRONG | DONE, H.INSTALLING_PENDING_USER_ACTION, "boot from the disk", ()),
+    (hs.Trigger.INSTALL, H.KNOWN, ADDED, H.INSTALLING, "Installation is in progress", ()),
+    (P, H.INSTALLING_IN_PROGRESS, ADDED | DONE, H.ADDED_TO_EXISTING, "Done", ()),
+    (
+        hs.Trigger.RESET,
+        H.ADDED_TO_EXISTING,
+        ADDED,
+        H.RESETTING_PENDING_USER_ACTION,
+        f"{FROM_MEDIA}finish the reset",
+        (CLEAR,),
+    ),
+    (hs.Trigger.UNBIND, H.INSTALLING, ADDED, H.UNBINDING_PENDING_USER_ACTION, f"{FROM_MEDIA}be unbound", ()),
     # A host that belongs to no cluster.
     (F, H.KNOWN_UNBOUND, LOST, H.DISCONNECTED_UNBOUND, SILENT, ()),
     (F, H.KNOWN_UNBOUND, NO_MEDIA, H.DISCONNECTED_UNBOUND, SILENT, ()),
