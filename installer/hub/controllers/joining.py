@@ -59,11 +59,8 @@ class JoiningController:
     def _look(self, deployment: Json, host: Json) -> Stage | None:
         secret = Key(key_of(deployment).namespace, secret_names(deployment)[0])
         field = f"spec.clusterMetadata.adminKubeconfigSecretRef of ClusterDeployment {key_of(deployment)}"
-        api = spoke.connect(self._inputs.secret(secret, "kubeconfig", field))
-        try:
+        with spoke.reached(self._inputs.secret(secret, "kubeconfig", field)) as api:
             return spoke.follow(api, _joining(host), self._hub.now())
-        finally:
-            api.close()
 
 
 def _joins(agent: Json) -> bool:
