@@ -23,6 +23,8 @@ from installer.rendezvous.validations import networks
 # Seconds between two looks at a cluster that a host joins.
 LOOK_SECONDS = 5.0
 _ADDED = "AddToExistingClusterHost"
+# A host that was away for too long may still come.
+_WAITING = frozenset({HostStatus.INSTALLING_IN_PROGRESS, HostStatus.INSTALLING_PENDING_USER_ACTION})
 _AWAY = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED})
 
 
@@ -46,7 +48,7 @@ class JoiningController:
         if agent is None or deployment is None or is_deleted(agent) or not _joins(agent):
             return None
         host = self._hub.service.find_host(_infra_env(agent), key.name)
-        if host is None or host.get("status") != HostStatus.INSTALLING_IN_PROGRESS:
+        if host is None or host.get("status") not in _WAITING:
             return None
         try:
             stage = self._look(deployment, host)
