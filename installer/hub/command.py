@@ -59,6 +59,6 @@ def _run(args: argparse.Namespace) -> int:
         service = contextlib.nullcontext(operator.ServiceAccess(args.service, args.token, args.ca))
     else:
         service = operator.OwnService(directory.absolute() / "service", args.listen)
-    logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s", logs.LEVELS[args.log_level])
     with locked(directory):
         return operator.run(directory, args.kubeconfig, service, metrics=metrics)

@@ -71,8 +71,13 @@ class HubClient(AssistedClient):
         return self._object("PUT", path_of("clusters", cluster_id), params)
 
     def find_cluster(self, cluster_id: str) -> Json | None:
-        """Return a cluster with its validations and hosts, None if there is none."""
-        return _unless_absent(lambda: self.cluster(cluster_id))
+        """Return a cluster with its validations, without its hosts, None if there is none.
+
+        With hosts, each change of each would bring all of them.
+        """
+        path, query = path_of("clusters", cluster_id), {"exclude-hosts": "true"}
+        answer = _unless_absent(lambda: self.call("GET", path, query=query, remember=True))
+        return None if answer is None else one_object(answer, f"GET {path}")
 
     def update_cluster(self, cluster_id: str, params: Params) -> Json:
         """Change a cluster (v2-cluster-update-params)."""

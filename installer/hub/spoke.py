@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ from installer.common.formats import yamltext
 from installer.common.secretfiles import MemoryFile
 from installer.errors import ConfigError
 from installer.hub.kube.api import Api
-from installer.hub.kube.kinds import Json, Key, Kind
+from installer.hub.kube.kinds import Json, Key, Kind, key_of, labels_of
 
 CSR = Kind("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False)
 NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
@@ -95,13 +95,21 @@ def _decoded(item: Json, name: str) -> bytes:
         raise ConfigError(f"the cluster's kubeconfig: {name} is not base64") from None
 
 
-def follow(api: Api, host: Joining, now: datetime) -> Stage | None:
-    """Approve what the host asks for; return how far its Node is: Joined, Done when it is ready. Raises KubeError."""
+def follow(api: Api, host: Joining, labels: Mapping[str, str], now: datetime) -> Stage | None:
+    """Approve what the host asks for; return how far its Node is: Joined, Done when it is ready and has its labels.
+
+    Raises KubeError.
+    """
     for request in api.list(CSR)[0]:
         if is_open(request) and is_of(request, host):
             api.approve(CSR, approved(request, now))
     node = api.get(NODE, Key("", host.name))
-    return None if node is None else stage_of(node)
+    if node is None:
+        return None
+    stage = stage_of(node)
+    if stage is Stage.DONE and not labels.items() <= labels_of(node).items():
+        api.patch(NODE, key_of(node), {"metadata": {"labels": dict(labels)}})
+    return stage
 
 
 def stage_of(node: Json) -> Stage:

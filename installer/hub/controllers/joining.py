@@ -17,7 +17,7 @@ from installer.hub.controllers.inputs import Inputs
 from installer.hub.kube.api import KubeError
 from installer.hub.kube.kinds import AGENT, CLUSTER_DEPLOYMENT, Json, Key, Kind, is_deleted, key_of
 from installer.hub.kube.manager import Hub, Retry
-from installer.hub.tables.clusterspec import SpecError
+from installer.hub.tables.clusterspec import SpecError, spec_of
 from installer.rendezvous.validations import networks
 
 # Seconds between two looks at a cluster that a host joins.
@@ -51,18 +51,18 @@ class JoiningController:
         if host is None or host.get("status") not in _WAITING:
             return None
         try:
-            stage = self._look(deployment, host)
+            stage = self._look(deployment, host, spec_of(agent).get("nodeLabels") or {})
         except (KubeError, ConfigError, SpecError) as error:
             raise Retry(f"{key_of(deployment)}: {error}", LOOK_SECONDS) from None
         if stage is not None:
             self._hub.service.report_host_joined(host["infra_env_id"], host["id"], stage.value)
         return None if stage is Stage.DONE else LOOK_SECONDS
 
-    def _look(self, deployment: Json, host: Json) -> Stage | None:
+    def _look(self, deployment: Json, host: Json, labels: Mapping[str, str]) -> Stage | None:
         secret = Key(key_of(deployment).namespace, secret_names(deployment)[0])
         field = f"spec.clusterMetadata.adminKubeconfigSecretRef of ClusterDeployment {key_of(deployment)}"
         with spoke.reached(self._inputs.secret(secret, "kubeconfig", field)) as api:
-            return spoke.follow(api, _joining(host), self._hub.now())
+            return spoke.follow(api, _joining(host), labels, self._hub.now())
 
 
 def _joins(agent: Json) -> bool:

@@ -9,6 +9,7 @@ import copy
 import json
 import socket
 import ssl
+import sys
 import threading
 import time
 import uuid
@@ -193,8 +194,7 @@ class ApiServer:
         class Handler(_Handler):
             server_of = outer
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", port), Handler)
         self._scheme = "https" if context else "http"
         if context is not None:
             self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
@@ -253,6 +253,15 @@ def until(seen: Callable[[], Any], seconds: float = 20.0) -> None:
     while not seen():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
         time.sleep(0.01)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that are gone."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -109,7 +109,7 @@ def test_a_host_is_followed_until_its_node_is_ready(cluster: tuple[ApiServer, Ap
         api.create(spoke.CSR, request(name, **wanted))
 
     def look() -> Stage | None:
-        return spoke.follow(api, HOST, datetime.now(UTC))
+        return spoke.follow(api, HOST, {}, datetime.now(UTC))
 
     assert look() is None
     node = spoke.NODE.new(Key("", "worker-0"), status={"conditions": [{"type": "Ready", "status": "False"}]})

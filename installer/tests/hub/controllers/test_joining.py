@@ -11,8 +11,9 @@ import pytest
 
 from installer.assisted.enums import Stage
 from installer.hub import spoke
+from installer.hub.controllers import agent as agents
 from installer.hub.controllers import infraenv, joining
-from installer.hub.kube.kinds import AGENT, CLUSTER_DEPLOYMENT, INFRA_ENV, SECRET, Key
+from installer.hub.kube.kinds import AGENT, CLUSTER_DEPLOYMENT, INFRA_ENV, SECRET, Key, labels_of
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.hub.apiserver import ApiServer, Store
 from installer.testing.hub.world_kit import NAMESPACE, HubWorld, cluster_objects, hub_world, secret, wait_until
@@ -50,7 +51,9 @@ def kubeconfig(server: ApiServer) -> str:
     return json.dumps({"clusters": [entry], "contexts": [context], "users": users, "current-context": "x"})
 
 
-def test_a_worker_is_added_to_an_imported_cluster(world: HubWorld, installed: ApiServer) -> None:
+def test_a_worker_is_added_to_an_imported_cluster_and_taken_out_of_it(
+    world: HubWorld, installed: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, machine = Key(NAMESPACE, "there"), Machine(3, Network())
     image = world.service.releases[VERSION]
     world.user.put_release(image, world.service.pull_secret)
@@ -63,7 +66,7 @@ def test_a_worker_is_added_to_an_imported_cluster(world: HubWorld, installed: Ap
     world.api.create(SECRET, theirs)
     world.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
     agent = world.register(key, machine)
-    world.change(AGENT, agent, approved=True)
+    world.change(AGENT, agent, approved=True, nodeLabels={"rack": "r1"})
     world.poll_until(key, [machine], lambda: "install" in world.steps.get(machine.id, ()))
     world.progress(key, machine, Stage.STARTING, Stage.REBOOTING)
 
@@ -78,6 +81,7 @@ def test_a_worker_is_added_to_an_imported_cluster(world: HubWorld, installed: Ap
     node["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
     spoken.update(spoke.NODE, node)
     world.wait(AGENT, agent, "Installed", "True InstallationCompleted")
+    assert labels_of(spoken.get(spoke.NODE, Key("", "host-3")) or {"metadata": {}}) == {"rack": "r1"}
     asked = len(installed.requests)
     assert stage() == "Done"
     assert world.user.find_host(world.get(INFRA_ENV, key)["metadata"]["uid"], machine.id) is not None
@@ -85,4 +89,13 @@ def test_a_worker_is_added_to_an_imported_cluster(world: HubWorld, installed: Ap
     world.change(AGENT, agent, role="worker")
     world.wait(AGENT, agent, "SpecSynced", "True SyncOK")
     assert len(installed.requests) == asked
+    # Its Node goes with it: a cluster that does not answer is waited for, which the Agent says.
+    monkeypatch.setattr(agents, "PATIENCE", 0.2)
+    installed.close()
+    world.api.delete(AGENT, agent)
+    assert "skip-spoke-cleanup" in world.wait(AGENT, agent, "Cleanup", "False CleanupFailed")
+    back = ApiServer(installed.store, installed.port)
+    world.gone((AGENT, agent))
+    assert spoken.get(spoke.NODE, Key("", "host-3")) is None
     spoken.close()
+    back.close()
