@@ -160,11 +160,12 @@ def run(
 
     Raises InstallerError for what cannot be used.
     """
+    namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
+    lease_api = Api.connect(kubeconfig)  # a kubeconfig that is none is refused before anything is started
     name = identity(directory)
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
-        namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
-        leader = Leader(Api.connect(kubeconfig), Key(namespace, "node0-hub"), name)
+        leader = Leader(lease_api, Key(namespace, "node0-hub"), name)
         api = Api.connect(kubeconfig, may_write=leader.is_leading)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)

@@ -52,6 +52,8 @@ _INSTALLING = frozenset(
      "installing-pending-user-action"}
 )  # fmt: skip
 
+_ENDED = frozenset({"installed", "error", "added-to-existing-cluster"})
+
 
 def mac_of(bmh: Json) -> str:
     """Return the MAC address that a machine is known by, in lower case."""
@@ -104,8 +106,18 @@ def stage(agent: Json | None) -> str:
 
 def is_installing(agent: Json | None) -> bool:
     """Return whether a new image would break off the installation of an Agent's host."""
-    state = (((agent or {}).get("status") or {}).get("debugInfo") or {}).get("state")
-    return state in _INSTALLING or bool(stage(agent) and not is_unbinding(agent))
+    if state := _state(agent):
+        return state in _INSTALLING
+    return bool(stage(agent)) and not is_unbinding(agent)
+
+
+def _state(agent: Json | None) -> str:
+    return str((((agent or {}).get("status") or {}).get("debugInfo") or {}).get("state") or "")
+
+
+def _is_handed_over(agent: Json | None) -> bool:
+    """Return whether an Agent's host runs what was installed; a stage may outlive the installation that it was of."""
+    return stage(agent) in _HANDED_OVER and _state(agent) in ("", *_INSTALLING, *_ENDED) and not is_unbinding(agent)
 
 
 def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quiet: bool) -> Json:
@@ -117,7 +129,7 @@ def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quie
         metadata["labels"] = {BACKUP: "true"}
     annotations: dict[str, str | None] = _handed_over(bmh, agent)
     spec: Json = {}
-    if infra_env is not None and DETACHED not in annotations_of(bmh) and not is_unbinding(agent):
+    if infra_env is not None and DETACHED not in annotations_of(bmh):
         if INSPECT not in annotations_of(bmh) and bmh["spec"].get("inspectionMode") is None:
             annotations[INSPECT] = DISABLED
         if bmh["spec"].get("automatedCleaningMode") != DISABLED:
@@ -163,7 +175,7 @@ def _handed_over(bmh: Json, agent: Json | None) -> dict[str, str | None]:
         return {PAUSED: None}
     if KEEP_MANAGED in annotations and REMOVE_ON_DELETE not in annotations:
         return dict.fromkeys(ours)
-    if stage(agent) not in _HANDED_OVER or is_unbinding(agent):
+    if not _is_handed_over(agent):
         return {}
     if DETACHED not in annotations:
         return {DETACHED: BY_US}

@@ -103,7 +103,7 @@ class Api:
             else:
                 config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
         except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            source = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster's service account"
+            source = f"kubeconfig {kubeconfig}" if kubeconfig else "a pod's service account (no --kubeconfig)"
             raise ConfigError(f"cannot use {source}: {error}") from error
         return cls(configuration, may_write=may_write)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import sys
 import threading
 import time
 import uuid
@@ -192,8 +193,7 @@ class ApiServer:
         class Handler(_Handler):
             server_of = outer
 
-        self._http = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", port), Handler)
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -249,6 +249,15 @@ def until(seen: Callable[[], Any], seconds: float = 20.0) -> None:
     while not seen():
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s"
         time.sleep(0.01)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that are gone."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

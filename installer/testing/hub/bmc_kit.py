@@ -27,7 +27,7 @@ MAC = "00:5c:52:31:3a:9c"
 # Its machine takes up to 11 s, by chance, for what it is told.
 _CONFIG = """
 import random
-random.randint = lambda low, high: 1
+random.randint = lambda low, high: {seconds}
 SUSHY_EMULATOR_AUTH_FILE = {users!r}
 SUSHY_EMULATOR_STATE_DIR = {folder!r}
 """
@@ -35,36 +35,38 @@ SUSHY_EMULATOR_STATE_DIR = {folder!r}
 
 @dataclass(frozen=True)
 class EmulatedBmc:
-    """A running BMC with one machine, SYSTEM; `ca` is the file of its certificate's authority."""
+    """A running BMC with one machine, SYSTEM; `ca` is the file of its certificate's authority, empty without TLS."""
 
     port: int
     ca: str
 
-    def address(self, scheme: str = "redfish-virtualmedia+https") -> str:
-        """Return it as `spec.bmc.address`."""
-        return f"{scheme}://127.0.0.1:{self.port}{SYSTEM}"
+    @property
+    def address(self) -> str:
+        """It as `spec.bmc.address`."""
+        return f"redfish-virtualmedia+{'https' if self.ca else 'http'}://127.0.0.1:{self.port}{SYSTEM}"
 
     def machine(self, *, password: str = PASSWORD, verify: bool | str = False) -> RedfishMachine:
         """Return its machine."""
-        return RedfishMachine(parse(self.address()), Account(USER, password), verify=verify)
+        return RedfishMachine(parse(self.address), Account(USER, password), verify=verify)
 
 
 @contextmanager
-def emulated_bmc(folder: Path) -> Iterator[EmulatedBmc]:
-    """Run the emulator for the block, its files in `folder`."""
+def emulated_bmc(folder: Path, *, is_quick: bool = False) -> Iterator[EmulatedBmc]:
+    """Run the emulator for the block, its files in `folder`; a quick one speaks HTTP, and does all at once."""
     port, ca = free_port(), authority("test")
     hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()
     pair = leaf(ca, "bmc", names=["127.0.0.1"], usages=SERVER)
     files = {"ca": ca.certificate, "crt": pair.certificate, "key": pair.key, "users": f"{USER}:{hashed}\n"}
-    files["config"] = _CONFIG.format(users=str(folder / "users"), folder=str(folder))
+    files["config"] = _CONFIG.format(users=str(folder / "users"), folder=str(folder), seconds=int(not is_quick))
+    tls = ["--ssl-certificate", str(folder / "crt"), "--ssl-key", str(folder / "key")]
     for name, text in files.items():
         (folder / name).write_text(text)
     process = subprocess.Popen(
         [f"{sys.prefix}/bin/sushy-emulator", "--fake", "-i", "127.0.0.1", "-p", str(port), "--config",
-         str(folder / "config"), "--ssl-certificate", str(folder / "crt"), "--ssl-key", str(folder / "key")],
+         str(folder / "config"), *(() if is_quick else tls)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
-    bmc = EmulatedBmc(port, str(folder / "ca"))
+    bmc = EmulatedBmc(port, "" if is_quick else str(folder / "ca"))
     try:
         wait_for("the emulator", lambda: isinstance(bmc.machine().register(), Done))
         yield bmc

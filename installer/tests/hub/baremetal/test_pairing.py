@@ -114,6 +114,11 @@ def test_power_is_handed_over_at_the_reboot_and_back_when_the_host_is_unbound():
     change = pairing.bmh_change(host, env(), unbound, is_quiet=True)
     assert change["spec"] == {"image": None}
     assert change["metadata"]["annotations"] == {PAUSED: None, DETACHED: None}
+    # It registers only once it has booted the image again.
+    assert image_of(bmh(), env(), unbound)["url"] == URL
+    late = agent(stage="Done")
+    late["status"]["debugInfo"] = {"state": "known-unbound"}
+    assert DETACHED not in str(pairing.bmh_change(bmh(), env(), late, is_quiet=True))
     managed = bmh(state="provisioned", annotations={f"{BMAC}/allow-provisioned-host-management": ""})
     assert DETACHED not in str(pairing.bmh_change(managed, env(URL), agent(stage="Done"), is_quiet=True))
 
