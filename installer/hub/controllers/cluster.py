@@ -58,7 +58,7 @@ DEPLOYMENT_LABEL, TYPE_LABEL = "hive.openshift.io/cluster-deployment-name", "hiv
 
 @dataclass
 class _Sent:
-    """What a cluster in the service was last given, as digests: after a restart all is sent once more."""
+    """Digests of what a cluster in the service was sent last: after a restart all is sent once more."""
 
     params: str = ""
     manifests: object = None
