@@ -372,7 +372,7 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
         if "hub" in variants:
             deployment = labs.enter_context(_deployed(request, chosen))
             hub = labs.enter_context(operator(deployment))
-            return install_by_hub(deployment, hub, killed="killed" in variants)
+            return install_by_hub(deployment, hub, variants)
         if row is not None and row.boot == "discovery-iso":
             return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)

@@ -65,7 +65,8 @@ def add_commands(parent: Any, add: Add) -> None:
         + "".join(
             f"  {name + (f' ({short})' if short else ''):<28} {text}\n" for name, (short, text) in WAITED_FOR.items()
         )
-        + "exit codes: 0 done, 5 not done in time, 6 blocked: somebody has to change something, 8 interrupted",
+        + "exit codes: 0 done, 5 not done in time, 8 interrupted,\n"
+        "            6 blocked: for 15 s its conditions have said that somebody has to change something",
     )
     wait.add_argument("resource", metavar="RESOURCE", help="kind and name, such as clusterdeployment/edge-1")
     wait.add_argument("-n", "--namespace", default="default", help="its namespace (default: default)")

@@ -39,11 +39,11 @@ def set_conditions(
     found = []
     for item in old:
         condition = left.pop(item.get("type", ""), None)
-        found.append(item if condition is None else _one(condition, item, now, second))
-    return found + [_one(condition, {}, now, second) for condition in left.values()]
+        found.append(item if condition is None else _updated(condition, item, now, second))
+    return found + [_updated(condition, {}, now, second) for condition in left.values()]
 
 
-def _one(wanted: Condition, old: Json, now: datetime, second: str) -> Json:
+def _updated(wanted: Condition, old: Json, now: datetime, second: str) -> Json:
     content = {"type": wanted.type, "status": wanted.status, "reason": wanted.reason, "message": wanted.message}
     if all(old.get(name) == value for name, value in content.items()):
         return old

@@ -29,6 +29,7 @@ from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
 from installer.hub.controllers.infraenv import InfraEnvController
+from installer.hub.controllers.joining import JoiningController
 from installer.hub.controllers.serviceconfig import ServiceConfigController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
@@ -46,6 +47,7 @@ CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
     DeploymentController,
     ClusterController,
     AgentController,
+    JoiningController,
     ClassificationController,
 )
 # Of the service's process (s): until it has made its certificates and tokens, until it has ended.
@@ -158,11 +160,12 @@ def run(
 
     Raises InstallerError for what cannot be used.
     """
+    namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
+    lease_api = Api.connect(kubeconfig)  # a kubeconfig that is none is refused before anything is started
     name = identity(directory)
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
-        namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
-        leader = Leader(Api.connect(kubeconfig), Key(namespace, "node0-hub"), name)
+        leader = Leader(lease_api, Key(namespace, "node0-hub"), name)
         api = Api.connect(kubeconfig, may_write=leader.is_leading)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)

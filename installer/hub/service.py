@@ -64,14 +64,20 @@ class HubClient(AssistedClient):
     def put_cluster(self, cluster_id: str, params: Params) -> Json:
         """Register a cluster (cluster-create-params) with this id, and return it.
 
-        The same parameters again change nothing, whatever has become of the cluster since. Others are an update:
-        409 names those that can only be chosen at registration, or says that it is too late for any.
+        The same parameters again change nothing, whatever has become of the cluster since. Others are an update, which
+        leaves alone what is not among them: 409 names those that can only be chosen at registration, or says that it
+        is too late for any.
         """
         return self._object("PUT", path_of("clusters", cluster_id), params)
 
     def find_cluster(self, cluster_id: str) -> Json | None:
-        """Return a cluster with its validations and hosts, None if there is none."""
-        return _unless_absent(lambda: self.cluster(cluster_id))
+        """Return a cluster with its validations, without its hosts, None if there is none.
+
+        With hosts, each change of each would bring all of them.
+        """
+        path, query = path_of("clusters", cluster_id), {"exclude-hosts": "true"}
+        answer = _unless_absent(lambda: self.call("GET", path, query=query, remember=True))
+        return None if answer is None else one_object(answer, f"GET {path}")
 
     def update_cluster(self, cluster_id: str, params: Params) -> Json:
         """Change a cluster (v2-cluster-update-params)."""

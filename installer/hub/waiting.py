@@ -19,6 +19,8 @@ log = logging.getLogger("installer.hub")
 NOT_IN_TIME, BLOCKED = EXIT_BOOTSTRAP_FAILED, EXIT_INSTALL_FAILED
 # Between two looks (s); a resource changes some times a minute.
 _LOOK = 2.0
+# A resource that cannot go on has said the same for this long (s): what it lacks may just be on its way.
+_SURE = 15.0
 # A BMC may fail for a moment.
 _BMC_ERRORS = 3
 
@@ -117,21 +119,23 @@ def run(api: Api, resource: str, namespace: str, seconds: float) -> int:
     kind, judge = _JUDGES[known]
     deadline = time.monotonic() + seconds
     said: set[str] = set()
-    last = ""
+    blocked: tuple[list[str], float] = ([], 0.0)
     while True:
         verdict = _look(api, kind, Key(namespace, of), judge)
         for sentence in verdict.sentences:
             if sentence not in said:
                 log.info("%s", sentence)
         said = set(verdict.sentences)
-        last = "; ".join(verdict.sentences)
+        now = time.monotonic()
         if verdict.done:
             return 0
-        if verdict.blocked:
+        if verdict.blocked != blocked[0]:
+            blocked = verdict.blocked, now
+        if verdict.blocked and now - blocked[1] >= _SURE:
             log.error("%s cannot go on: %s", resource, "; ".join(verdict.blocked))
             return BLOCKED
-        if time.monotonic() > deadline:
-            log.error("%s is not done after %.0f s: %s", resource, seconds, last)
+        if now > deadline:
+            log.error("%s is not done after %.0f s: %s", resource, seconds, "; ".join(verdict.sentences))
             return NOT_IN_TIME
         time.sleep(_LOOK)
 

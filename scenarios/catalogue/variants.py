@@ -361,7 +361,7 @@ VARIANTS = FEATURES | {
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
-    "killed": Variant(),
+    **{name: Variant() for name in ("killed", "late_binding", "by_hand")},
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},
     **{row.name: Variant(machines=_wanted(row)) for row in ROWS},

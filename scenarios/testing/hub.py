@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,27 +20,20 @@ from installer.common.secretfiles import write_private
 from lab.cleanup import afterwards
 from lab.deploy import Deployment
 from lab.hub.controlplane import ADMIN
-from lab.inputs.configs import BmcAccess, root_device_hints
-from lab.inputs.hostnetwork import interfaces, needs_document, nmstate
 from lab.lab import Lab
 from lab.layout import bracketed
-from lab.topology import NodeSpec
 from lab.waiting import wait_until
 from scenarios.testing.cluster import Installation, output_of
+from scenarios.testing.hubresources import Json, booted_by_hand, bound_late, resources
 from scenarios.testing.page import SERVICE_PORT
-from scenarios.testing.service import release_environment, write_mirrors
+from scenarios.testing.service import DISCOVER_SECONDS, Service, release_environment, write_mirrors
 
 # The operator's namespace and account (installer/hub/crds/data/operator).
 OPERATOR = "node0-hub"
 _KUBECONFIG = "operator.kubeconfig"
 # The hub's daemons that hold what was applied; the controllers of Kubernetes follow by themselves.
 DAEMONS = ("hub-api", "hub-etcd")
-IMAGE_SET = "lab-release"
-PULL_SECRET, BMC_SECRET = "pull-secret", "bmc"
-_LABEL = "infraenvs.agent-install.openshift.io"
 TOKEN_SECONDS, INSTALL_SECONDS = 60, 3600
-
-Json = dict[str, Any]
 
 
 @dataclass
@@ -87,6 +80,13 @@ class Hub:
             ask = client.CustomObjectsApi(api).list_namespaced_custom_object
             found = self.lab.inside(ask, group, version, namespace, plural)
         return [item.get("status") or {} for item in found["items"]]
+
+    def wait_for(self, resource: str) -> None:
+        """Run `node0 hub wait-for`; fails unless the resource is done."""
+        words = [*("-n", self.lab.topology.cluster_name), *("--timeout", str(INSTALL_SECONDS))]
+        argv = [*self.deployment.installer, "hub", "wait-for", resource, *words, "--kubeconfig", str(self.kubeconfig)]
+        result = self.lab.run(argv, name="hub-wait-for", timeout=INSTALL_SECONDS + 60)
+        assert result.returncode == 0, output_of(result)[-3000:]
 
     def start(self) -> None:
         """Run the operator and its service, with the rights of the operator's account."""
@@ -158,108 +158,6 @@ def operator(deployment: Deployment) -> Iterator[Hub]:
         yield hub
 
 
-def resources(deployment: Deployment) -> list[Json]:
-    """Return all that a user applies for the cluster of a topology, in the order of the field's documents."""
-    topology, access = deployment.topology, deployment.lab.access
-    name = namespace = topology.cluster_name
-    bmcs = {bmc.host: bmc for bmc in access.bmcs}
-    docker = {"type": "kubernetes.io/dockerconfigjson", "stringData": {".dockerconfigjson": access.pull_secret}}
-    documents = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
-        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": PULL_SECRET, "namespace": namespace}, **docker},
-        {
-            "apiVersion": "hive.openshift.io/v1",
-            "kind": "ClusterImageSet",
-            "metadata": {"name": IMAGE_SET},
-            "spec": {"releaseImage": deployment.release.pullspec},
-        },
-        _resource("hive.openshift.io/v1", "ClusterDeployment", name, namespace)
-        | {
-            "spec": {
-                "clusterName": name,
-                "baseDomain": topology.base_domain,
-                "clusterInstallRef": {
-                    "group": "extensions.hive.openshift.io",
-                    "version": "v1beta1",
-                    "kind": "AgentClusterInstall",
-                    "name": name,
-                },
-                "platform": {"agentBareMetal": {"agentSelector": {"matchLabels": {"cluster": name}}}},
-                "pullSecretRef": {"name": PULL_SECRET},
-            }
-        },
-        _cluster_install(deployment),
-        _resource("agent-install.openshift.io/v1beta1", "InfraEnv", name, namespace)
-        | {
-            "spec": {
-                "clusterRef": {"name": name, "namespace": namespace},
-                "pullSecretRef": {"name": PULL_SECRET},
-                "sshAuthorizedKey": access.ssh_key,
-                "additionalNTPSources": [topology.gateway],
-                "nmStateConfigLabelSelector": {"matchLabels": {"cluster": name}},
-            }
-        },
-    ]
-    for node in topology.nodes:
-        if needs_document(topology, node):
-            documents.append(
-                _resource("agent-install.openshift.io/v1beta1", "NMStateConfig", node.name, namespace, cluster=name)
-                | {"spec": {"config": nmstate(topology, node), "interfaces": interfaces(node)}}
-            )
-        documents += _machine(node, bmcs[node.name], namespace, name)
-    return documents
-
-
-def _resource(version: str, kind: str, name: str, namespace: str, **labels: str) -> Json:
-    metadata: Json = {"name": name, "namespace": namespace} | ({"labels": labels} if labels else {})
-    return {"apiVersion": version, "kind": kind, "metadata": metadata}
-
-
-def _cluster_install(deployment: Deployment) -> Json:
-    topology, access = deployment.topology, deployment.lab.access
-    name = topology.cluster_name
-    networking: Json = {
-        "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}],
-        "serviceNetwork": ["172.30.0.0/16"],
-    }
-    if topology.platform == "none":
-        networking["machineNetwork"] = [{"cidr": str(subnet)} for subnet in topology.machine_subnets]
-    spec: Json = {
-        "clusterDeploymentRef": {"name": name},
-        "imageSetRef": {"name": IMAGE_SET},
-        "networking": networking,
-        "provisionRequirements": {
-            "controlPlaneAgents": len(topology.masters),
-            "workerAgents": len(topology.workers),
-        },
-        "sshPublicKey": access.ssh_key,
-    }
-    if topology.platform == "baremetal":
-        spec |= {"apiVIPs": list(topology.vips("api")), "ingressVIPs": list(topology.vips("ingress"))}
-    return _resource("extensions.hive.openshift.io/v1beta1", "AgentClusterInstall", name, name) | {"spec": spec}
-
-
-def _machine(node: NodeSpec, bmc: BmcAccess, namespace: str, infra_env: str) -> list[Json]:
-    """Return a machine's BareMetalHost and the login of its BMC."""
-    login = {"username": bmc.username, "password": bmc.password}
-    host = _resource("metal3.io/v1alpha1", "BareMetalHost", node.name, namespace, **{_LABEL: infra_env})
-    roles = {"bmac.agent-install.openshift.io/hostname": node.name, "bmac.agent-install.openshift.io/role": node.role}
-    host["metadata"]["annotations"] = roles
-    host["spec"] = {
-        "online": True,
-        "automatedCleaningMode": "disabled",
-        "bootMACAddress": node.mac,
-        "bmc": {
-            "address": bmc.address.replace("redfish+", "redfish-virtualmedia+", 1),
-            "credentialsName": f"{BMC_SECRET}-{node.name}",
-            # Its certificate is of the lab's CA, which nobody else knows.
-            "disableCertificateVerification": True,
-        },
-        "rootDeviceHints": root_device_hints(node),
-    }
-    return [_resource("v1", "Secret", f"{BMC_SECRET}-{node.name}", namespace) | {"stringData": login}, host]
-
-
 def _bmh_state(hub: Hub) -> str:
     [host] = hub.states("metal3.io", "v1alpha1", "baremetalhosts")
     return str(host["provisioning"]["state"])
@@ -280,22 +178,51 @@ MOMENTS: tuple[tuple[str, Callable[[Hub], bool]], ...] = (
 )
 
 
-def install_by_hub(deployment: Deployment, hub: Hub, *, killed: bool = False) -> HubInstalled:
-    """Apply the resources and wait until the ClusterDeployment says that the cluster is installed; if it is to be
-    `killed`, everything of the hub is, at each of MOMENTS."""
+def _boot_by_hand(deployment: Deployment, hub: Hub) -> None:
+    """Boot the machines from the InfraEnv's image, and approve the Agents that they become, as a person does."""
+    name, lab = deployment.topology.cluster_name, deployment.lab
+    hub.wait_for(f"infraenv/{name}")
+    url = f"https://{bracketed(lab.topology.gateway)}:{SERVICE_PORT}"
+    [env] = hub.states("agent-install.openshift.io", "v1beta1", "infraenvs")
+    service = Service(deployment, hub.directory / "service", url)
+    deployment.boot(image=service.download(env["isoDownloadURL"], lab.layout.root / "discovery.iso"))
+
+    def found() -> dict[str, str]:
+        """Return the names of Agents by MAC address."""
+        agents = hub.get("agents", "-n", name)["items"]
+        nics = ((a, nic) for a in agents for nic in a.get("status", {}).get("inventory", {}).get("interfaces", ()))
+        return {nic["macAddress"]: agent["metadata"]["name"] for agent, nic in nics}
+
+    macs = {node.mac for node in deployment.topology.nodes}
+    wait_until(lambda: found().keys() >= macs, DISCOVER_SECONDS, "an Agent for each machine", poll=2)
+    for node in deployment.topology.nodes:
+        spec = {"approved": True, "hostname": node.name, "role": node.role, "installation_disk_path": node.root_device}
+        patch = json.dumps({"spec": spec})
+        hub.kubectl("patch", "agent", found()[node.mac], "-n", name, "--type=merge", "-p", patch)
+
+
+def install_by_hub(deployment: Deployment, hub: Hub, variants: Collection[str] = ()) -> HubInstalled:
+    """Apply the resources and wait until the ClusterDeployment says that the cluster is installed.
+
+    Variants: `killed` has everything of the hub killed at each of MOMENTS; `late_binding`, `by_hand`.
+    """
     lab = deployment.lab
     namespace = name = deployment.topology.cluster_name
+    documents = resources(deployment)
+    if "late_binding" in variants:
+        documents = bound_late(documents)
+    if "by_hand" in variants:
+        documents = booted_by_hand(documents)
     file = hub.directory / "resources.yaml"
-    write_private(file, yaml.safe_dump_all(resources(deployment), sort_keys=False))
+    write_private(file, yaml.safe_dump_all(documents, sort_keys=False))
     with lab.phase("apply to installed"):
         hub.kubectl("apply", "-f", str(file))
-        for what, reached in MOMENTS if killed else ():
+        for what, reached in MOMENTS if "killed" in variants else ():
             wait_until(partial(reached, hub), INSTALL_SECONDS, what)
             hub.kill_everything()
-        words = ["wait-for", f"clusterdeployment/{name}", "-n", namespace, "--timeout", str(INSTALL_SECONDS)]
-        argv = [*deployment.installer, "hub", *words, "--kubeconfig", str(hub.kubeconfig)]
-        result = lab.run(argv, name="hub-wait-for", timeout=INSTALL_SECONDS + 60)
-        assert result.returncode == 0, output_of(result)[-3000:]
+        if "by_hand" in variants:
+            _boot_by_hand(deployment, hub)
+        hub.wait_for(f"clusterdeployment/{name}")
     reference = hub.get("clusterdeployment", name, "-n", namespace)["spec"]["clusterMetadata"]
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)

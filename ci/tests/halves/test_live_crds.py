@@ -60,7 +60,8 @@ def may(hub: LoopbackHub, *words: str) -> bool:
     ("words", "allowed"),
     [
         ("create agents -n default", True),
-        ("update infraenvs/status -n default", True),
+        ("update infraenvs --subresource=status -n default", True),
+        ("delete infraenvs -n default", False),
         ("get secrets -n default", True),
         ("delete secrets -n default", False),
         ("delete baremetalhosts -n default", False),

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from typing import Any
 
 from installer.assisted.endpoint import BASE
 from installer.assisted.enums import ClusterStatus, HostStatus, Role
 from installer.assisted.errors import ClientError
+from installer.errors import ConfigError
+from installer.hub import spoke
 from installer.hub.conditions import HEARTBEAT, condition, set_conditions
-from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of
-from installer.hub.controllers.inputs import problem_of
-from installer.hub.kube.api import Conflict
+from installer.hub.controllers.cluster import INFRA_ENV_LABEL, cluster_of, secret_names
+from installer.hub.controllers.deployment import install_name
+from installer.hub.controllers.inputs import Inputs, problem_of
+from installer.hub.kube.api import Conflict, KubeError
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLASSIFICATION,
+    AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
     INFRA_ENV,
+    SECRET,
     Json,
     Key,
     Kind,
@@ -34,11 +40,17 @@ from installer.hub.tables import classification, hostspec
 from installer.hub.tables.agent import AgentFacts
 from installer.hub.tables.clusterspec import SpecError, spec_of
 from installer.hub.tables.facts import SyncProblem
+from installer.hub.tables.hostspec import HostChanges
+from installer.rendezvous.clock import age
 
 log = logging.getLogger("node0-hub")
 FINALIZER = "agent.agent-install.openshift.io/ai-deprovision"
+SKIP_CLEANUP = "agent.agent-install.openshift.io/skip-spoke-cleanup"
+ADDED = "AddToExistingClusterHost"
 # Seconds until a host that cannot be removed yet is tried again.
 PATIENCE = 10.0
+# Seconds after which the Node of an agent that is deleted is given up.
+LONGEST_CLEANUP = 600.0
 
 
 class AgentController:
@@ -48,15 +60,19 @@ class AgentController:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._inputs = Inputs(hub)
+        self._fenced: dict[Key, str] = {}
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
+        hub.caches[AGENT].index("login", lambda obj: [str(_login_key(obj))])
         hub.caches[AGENT].index("cluster", lambda obj: [str(key) for key in (cluster_of(obj),) if key])
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
-        """Return the agents that a cluster's coming concerns, and a namespace's classifications."""
+        """Return the agents that a cluster's coming concerns, a namespace's classifications, and BMCs' logins."""
         return {
             CLUSTER_DEPLOYMENT: lambda obj: self._unbound(key_of(obj)),
+            SECRET: lambda obj: map(key_of, self._hub.caches[AGENT].by("login", str(key_of(obj)))),
             AGENT_CLASSIFICATION: lambda obj: map(key_of, self._hub.caches[AGENT].list(key_of(obj).namespace)),
         }
 
@@ -76,6 +92,8 @@ class AgentController:
     def reconcile(self, key: Key) -> float | None:
         """Bring one agent nearer to what its resource wants."""
         agent = self._hub.caches[AGENT].get(key)
+        if agent is not None and not is_deleted(agent):
+            agent = self._moved(agent)
         infra_env = self._infra_env(key, agent)
         if agent is None:
             if infra_env is not None and not is_deleted(infra_env):
@@ -100,11 +118,31 @@ class AgentController:
         return None
 
     def _infra_env(self, key: Key, agent: Json | None) -> Json | None:
-        """Return the InfraEnv that the host has registered with last; None if it is not of this hub."""
-        for uid in filter(None, (self._hosts.get(key), _owner(agent) if agent is not None else "")):
-            for found in self._hub.caches[INFRA_ENV].by("uid", uid):
-                return found
-        return None
+        """Return the InfraEnv that the host belongs to; None if it is not of this hub."""
+        uid = _owner(agent) if agent is not None else self._hosts.get(key, "")
+        return next(iter(self._hub.caches[INFRA_ENV].by("uid", uid)), None) if uid else None
+
+    def _moved(self, agent: Json) -> Json:
+        """Have an agent belong to another InfraEnv, of the same namespace, whose image its host has booted since.
+
+        Its spec is emptied and its labels are replaced, as if it were new.
+        """
+        key, old, new = key_of(agent), _owner(agent), self._hosts.get(key_of(agent), "")
+        infra_env = next(iter(self._hub.caches[INFRA_ENV].by("uid", new)), None) if new else None
+        if infra_env is None or not old or new == old:
+            return agent
+        service = self._hub.service
+        before, after = service.find_host(old, key.name), service.find_host(new, key.name)
+        if after is None or (before and str(before.get("registered_at")) >= str(after.get("registered_at"))):
+            self._hosts[key] = old
+            return agent
+        emptied = dict.fromkeys(spec_of(agent)) | _first_spec(spec_of(infra_env))
+        labels = dict.fromkeys(labels_of(agent)) | _first_labels(infra_env)
+        metadata = {"labels": labels, "ownerReferences": [owner_reference(INFRA_ENV, infra_env)]}
+        agent = self._hub.patch(AGENT, agent, {"metadata": metadata, "spec": emptied})
+        if before is not None:
+            service.delete_host(old, key.name)
+        return agent
 
     def _create(self, key: Key, infra_env: Json) -> None:
         """Make the Agent of a host, with all that it needs from the beginning, in one write."""
@@ -116,7 +154,7 @@ class AgentController:
         agent = AGENT.new(key, spec=_first_spec(spec))
         agent["metadata"] |= {
             "finalizers": [FINALIZER],
-            "labels": {**(spec.get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name},
+            "labels": _first_labels(infra_env),
             "annotations": dict((table.LABELS_VERSION,)),
             "ownerReferences": [owner_reference(INFRA_ENV, infra_env)],
         }
@@ -134,6 +172,7 @@ class AgentController:
         host = self._bound(agent, infra_env, host)
         changes = hostspec.changes(spec_of(agent), host)
         infra_env_id, host_id, service = host["infra_env_id"], host["id"], self._hub.service
+        fenced = self._fencing(agent, changes)
         if not changes or host["status"] not in table.EDITABLE:
             return self._second_day(agent, host)
         # An installation that waits for nothing but this must not begin without it.
@@ -145,7 +184,23 @@ class AgentController:
             changes.params.pop("disks_selected_config")
         if changes.params:
             service.update_host(infra_env_id, host_id, changes.params)
+        if fenced:
+            self._fenced[key_of(agent)] = fenced
         return service.find_host(infra_env_id, host_id) or host
+
+    def _fencing(self, agent: Json, changes: HostChanges) -> str:
+        """Add the BMC's login to the changes of a host unless it was sent before; the Secret's version if it is added.
+
+        The service shows nobody the login, so that after a restart it is sent once more.
+        """
+        key = _login_key(agent)
+        version = self._inputs.version(SECRET, key)
+        if not key.name or (version and self._fenced.get(key_of(agent)) == version):
+            return ""
+        data = self._inputs.data(SECRET, key, "spec.fencingCredentialsSecretRef")
+        login = {field: data[entry] for field, entry in hostspec.FENCING.items() if data.get(entry)}
+        changes.params["fencing_credentials"] = login
+        return version
 
     def _bound(self, agent: Json, infra_env: Json | None, host: Json) -> Json:
         """Bind or unbind the host as the spec has it. Raises SpecError, ClientError."""
@@ -166,7 +221,7 @@ class AgentController:
                 raise SpecError(
                     f"spec.clusterDeploymentName: the agent belongs to {name} as its InfraEnv does, and cannot leave it"
                 )
-            if host["status"] in table.INSTALLING:
+            if host["status"] in table.INSTALLING and host.get("kind") != ADDED:
                 raise SpecError("spec.clusterDeploymentName cannot change while the agent is being installed")
             return service.unbind_host(infra_env_id, host["id"])
         if host["status"] not in table.UNBOUND:
@@ -174,13 +229,41 @@ class AgentController:
         return service.bind_host(infra_env_id, host["id"], cluster_id)
 
     def _second_day(self, agent: Json, host: Json) -> Json:
-        """Begin to install an approved host of a cluster that was installed before."""
+        """Begin to add an approved host to a cluster that was installed before."""
         if host["status"] != HostStatus.KNOWN or not spec_of(agent).get("approved") or not host.get("cluster_id"):
             return host
         cluster = self._hub.service.find_cluster(host["cluster_id"])
         if cluster is None or cluster["status"] != ClusterStatus.ADDING_HOSTS:
             return host
         return self._hub.service.install_host(host["infra_env_id"], host["id"])
+
+    def _deployment(self, agent: Json) -> Json | None:
+        """Return the agent's ClusterDeployment unless it, or its AgentClusterInstall, is gone or going."""
+        key = cluster_of(agent)
+        found = self._hub.caches[CLUSTER_DEPLOYMENT].get(key) if key is not None else None
+        if found is None or is_deleted(found):
+            return None
+        install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key_of(found).namespace, install_name(found)))
+        return None if install is None or is_deleted(install) else found
+
+    def _cleaned(self, agent: Json, host: Json) -> str:
+        """Take the Node of an installed host out of the cluster that stays; why that failed, empty where it did not."""
+        found = self._deployment(agent)
+        is_installed = host["status"] in (HostStatus.INSTALLED, HostStatus.ADDED_TO_EXISTING)
+        if found is None or not is_installed or annotations_of(agent).get(SKIP_CLEANUP) is not None:
+            return ""
+        began = agent["metadata"]["deletionTimestamp"]
+        secret = Key(key_of(found).namespace, secret_names(found)[0])
+        try:
+            text = self._inputs.secret(secret, "kubeconfig", f"ClusterDeployment {key_of(found)}")
+            with closing(spoke.connect(text)) as api:
+                api.delete(spoke.NODE, Key("", str(host.get("requested_hostname"))))
+        except (KubeError, ConfigError, SpecError) as error:
+            if age(began, self._hub.now()) > LONGEST_CLEANUP:
+                self._hub.events.event(agent, "CleanupGivenUp", str(error), warning=True)
+                return ""
+            return f"{error}; annotation {SKIP_CLEANUP} leaves the Node"
+        return ""
 
     # Service to status
 
@@ -194,7 +277,7 @@ class AgentController:
         rules = map(classification.rule, self._hub.caches[AGENT_CLASSIFICATION].list(key_of(agent).namespace))
         return changes | classification.labels(rules, inventory, present)
 
-    def _write(self, agent: Json, host: Json | None, problem: SyncProblem | None) -> None:
+    def _write(self, agent: Json, host: Json | None, problem: SyncProblem | None, cleanup: str = "") -> None:
         key = key_of(agent)
         if host is not None:
             metadata: Json = {}
@@ -210,6 +293,7 @@ class AgentController:
             is_approved=bool(spec_of(agent).get("approved")),
             problem=problem,
             cluster=str(cluster_of(agent) or ""),
+            cleanup=cleanup,
         )
         url = self._hub.service.url + BASE
         infra_env_id = (host or {}).get("infra_env_id")
@@ -221,19 +305,23 @@ class AgentController:
         self._hub.write_status(AGENT, agent, status)
 
     def _delete(self, agent: Json, infra_env_id: str) -> float | None:
-        """Deregister the host; then the resource may go. A host that is being installed is waited for."""
+        """Take the Node away, deregister the host; then the resource may go.
+
+        A host that is being installed is waited for, a cluster that does not answer for some minutes.
+        """
         key = key_of(agent)
-        if infra_env_id:
-            try:
+        host, cleanup, problem = None, "", None
+        try:
+            host = self._hub.service.find_host(infra_env_id, key.name) if infra_env_id else None
+            if host is not None:
+                cleanup = self._cleaned(agent, host)
+            if host is not None and not cleanup:
                 self._hub.service.delete_host(infra_env_id, key.name)
-            except ClientError as error:
-                problem = SyncProblem(f"it is to be deleted, and waits: {problem_of(error).message}", False)
-                try:
-                    host = self._hub.service.find_host(infra_env_id, key.name)
-                except ClientError:
-                    host = None
-                self._write(agent, host, problem)
-                raise Retry(problem.message, PATIENCE) from None
+        except ClientError as error:
+            problem = SyncProblem(f"it is to be deleted, and waits: {problem_of(error).message}", False)
+        if cleanup or problem:
+            self._write(agent, host, problem, cleanup)
+            raise Retry(cleanup or f"{problem}", PATIENCE)
         self._hosts.pop(key, None)
         self._hub.remove_finalizer(AGENT, agent, FINALIZER)
         return None
@@ -256,10 +344,18 @@ def _first_spec(infra_env: Mapping[str, Any]) -> Json:
     return spec
 
 
+def _first_labels(infra_env: Mapping[str, Any]) -> Json:
+    return {**(spec_of(infra_env).get("agentLabels") or {}), INFRA_ENV_LABEL: key_of(infra_env).name}
+
+
 def _owner(agent: Mapping[str, Any]) -> str:
     """Return the uid of the InfraEnv that an Agent belongs to; empty if it has none."""
     owners = agent["metadata"].get("ownerReferences") or []
     return next((str(item["uid"]) for item in owners if item["kind"] == INFRA_ENV.name), "")
+
+
+def _login_key(agent: Json) -> Key:
+    return Key(key_of(agent).namespace, str(spec_of(agent).get("fencingCredentialsSecretRef") or ""))
 
 
 def _is_bound(agent: Json) -> bool:

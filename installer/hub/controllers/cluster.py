@@ -16,6 +16,7 @@ from installer.assisted.errors import ClientError
 from installer.common.formats import jsontext
 from installer.hub.admission.clusters import cluster_install
 from installer.hub.conditions import condition, set_conditions
+from installer.hub.controllers.deployment import install_name
 from installer.hub.controllers.inputs import Inputs, problem_of
 from installer.hub.kube.kinds import (
     AGENT,
@@ -113,6 +114,8 @@ class ClusterController:
         try:
             if deployment is None:
                 raise SpecError(f"ClusterDeployment {deployment_key(install)} does not exist")
+            if (named := install_name(deployment)) != key.name:
+                raise SpecError(f"ClusterDeployment {key_of(deployment)} names another AgentClusterInstall: {named!r}")
             install = self._adopted(install, deployment)
             if problems := cluster_install(None, install):
                 raise SpecError("; ".join(problems))
@@ -163,14 +166,16 @@ class ClusterController:
         service, cluster_id = self._hub.service, uid_of(deployment)
         sent = self._sent.setdefault(cluster_id, _Sent())
         cluster = service.find_cluster(cluster_id)
-        if is_imported(deployment):
-            return cluster or service.import_cluster(cluster_id, clusterspec.import_params(deployment))
         if cluster is not None and cluster["status"] == ClusterStatus.ADDING_HOSTS:
             return cluster
+        if cluster is None and is_imported(deployment) and not (spec_of(install).get("imageSetRef") or {}).get("name"):
+            return service.import_cluster(cluster_id, clusterspec.import_params(deployment, None))
         field = f"spec.pullSecretRef of ClusterDeployment {key_of(deployment)}"
         secret = self._inputs.pull_secret(key_of(deployment).namespace, spec_of(deployment).get("pullSecretRef"), field)
         try:
             release = self._release(install, secret)
+            if cluster is None and is_imported(deployment):
+                return service.import_cluster(cluster_id, clusterspec.import_params(deployment, release))
             params = clusterspec.cluster_params(deployment, install, release, secret)
             digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()
             if cluster is None or sent.params != digest:
@@ -219,7 +224,7 @@ class ClusterController:
             changed = True
         if cluster["status"] in table.BEFORE:
             self._pass_manifests(install, cluster_id, sent)
-        return service.cluster(cluster_id) if changed else cluster
+        return (service.find_cluster(cluster_id) or cluster) if changed else cluster
 
     def _mirror(self, install: Json) -> Json:
         """Return install-config's members of the mirror that the resource names."""
@@ -227,7 +232,7 @@ class ClusterController:
         if not reference.get("name"):
             return {}
         key = Key(str(reference.get("namespace") or key_of(install).namespace), str(reference["name"]))
-        return clusterspec.mirror_overrides(str(key), self._inputs.config_map(key, "spec.mirrorRegistryRef"))
+        return clusterspec.mirror_overrides(str(key), self._inputs.data(CONFIG_MAP, key, "spec.mirrorRegistryRef"))
 
     def _pass_manifests(self, install: Json, cluster_id: str, sent: _Sent) -> None:
         """Have the service hold the files of the ConfigMaps and no others."""
@@ -236,7 +241,9 @@ class ClusterController:
         if sent.manifests == versions and all(version for _, version in versions):
             return
         field = "spec.manifestsConfigMapRefs"
-        files = clusterspec.manifests((name, self._inputs.config_map(Key(namespace, name), field)) for name in names)
+        files = clusterspec.manifests(
+            (name, self._inputs.data(CONFIG_MAP, Key(namespace, name), field)) for name in names
+        )
         service = self._hub.service
         present = {str(item.get("file_name")) for item in service.manifests(cluster_id)}
         for name, content in files.items():
@@ -304,7 +311,7 @@ class ClusterController:
     def _credentials(self, install: Json, deployment: Json, facts: ClusterFacts) -> Json:
         """Keep the Secrets with kubeconfig and password; once installed, name them in the cluster's metadata."""
         install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(key_of(install)) or install
-        if facts.status not in table.WITH_KUBECONFIG or is_imported(deployment):
+        if facts.cluster is None or facts.cluster.get("imported") or facts.status not in table.WITH_KUBECONFIG:
             return install
         is_done = facts.status in table.DONE
         cluster_id, stage = uid_of(deployment), "installed" if is_done else "installing"
@@ -322,7 +329,7 @@ class ClusterController:
         if not is_done:
             return install
         metadata = {
-            "clusterID": (facts.cluster or {}).get("openshift_cluster_id") or cluster_id,
+            "clusterID": facts.cluster.get("openshift_cluster_id") or cluster_id,
             "infraID": cluster_id,
             "adminKubeconfigSecretRef": {"name": names[0]},
             "adminPasswordSecretRef": {"name": names[1]},
@@ -434,10 +441,8 @@ def cluster_of(agent: Mapping[str, Any]) -> Key | None:
 
 
 def is_imported(deployment: Mapping[str, Any]) -> bool:
-    """Return whether the cluster was installed elsewhere: no AgentClusterInstall has installed it here."""
-    spec = spec_of(deployment)
-    by_us = (deployment.get("status") or {}).get("installStartedTimestamp")
-    return bool(spec.get("installed")) and bool(spec.get("clusterMetadata")) and not by_us
+    """Return whether a cluster that the service does not know is one that was installed, here or elsewhere."""
+    return bool(spec_of(deployment).get("installed")) and bool(spec_of(deployment).get("clusterMetadata"))
 
 
 def secret_names(deployment: Mapping[str, Any]) -> tuple[str, str]:

@@ -30,13 +30,9 @@ class Inputs:
         found = self._hub.caches[kind].get(key)
         return str(found["metadata"]["resourceVersion"]) if found else ""
 
-    def config_map(self, key: Key, field: str) -> Mapping[str, str]:
-        """Return a ConfigMap's data. Raises SpecError, which names it and the field that names it."""
-        return self._data(CONFIG_MAP, key, field)
-
     def secret(self, key: Key, entry: str, field: str) -> str:
         """Return one entry of a Secret. Raises SpecError, which names it and the field that names it."""
-        text = self._data(SECRET, key, field).get(entry)
+        text = self.data(SECRET, key, field).get(entry)
         if not text:
             raise SpecError(f"Secret {key}, which {field} names, has no entry {entry}")
         return text
@@ -55,7 +51,8 @@ class Inputs:
             raise SpecError(f"Secret {namespace}/{name}: {PULL_SECRET_KEY} must be a JSON object with auths")
         return text
 
-    def _data(self, kind: Kind, key: Key, field: str) -> Mapping[str, str]:
+    def data(self, kind: Kind, key: Key, field: str) -> Mapping[str, str]:
+        """Return all entries of a Secret or ConfigMap. Raises SpecError, which names it and the field that names it."""
         version = self.version(kind, key)
         known = self._known.get((kind, key))
         if known is None or not version or known[0] != version:

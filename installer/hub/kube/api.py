@@ -103,7 +103,7 @@ class Api:
             else:
                 config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
         except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            source = f"kubeconfig {kubeconfig}" if kubeconfig else "the cluster's service account"
+            source = f"kubeconfig {kubeconfig}" if kubeconfig else "a pod's service account (no --kubeconfig)"
             raise ConfigError(f"cannot use {source}: {error}") from error
         return cls(configuration, may_write=may_write)
 
@@ -168,6 +168,10 @@ class Api:
     def update_status(self, kind: Kind, obj: Json) -> Json:
         """Replace an object's status, as ``update``."""
         return self._call("PUT", kind.path(*key_of(obj), "status"), obj)
+
+    def approve(self, kind: Kind, obj: Json) -> Json:
+        """Replace the conditions of a certificate signing request, as ``update``."""
+        return self._call("PUT", kind.path(*key_of(obj), "approval"), obj)
 
     def patch(self, kind: Kind, key: Key, merge: Json) -> Json:
         """Change members of an object by a JSON merge patch; None removes one.

@@ -32,7 +32,7 @@ class Cache:
         self._functions: dict[str, Callable[[Json], Iterable[str]]] = {}
         self._indexes: dict[str, dict[str, dict[Key, None]]] = {}
         # Objects that were written here, as they were before: listeners hear of it from the watch.
-        self._untold: dict[Key, Json] = {}
+        self._unheard: dict[Key, Json] = {}
 
     def get(self, key: Key) -> Json | None:
         """Return an object, None if there is none."""
@@ -64,9 +64,9 @@ class Cache:
         with self._lock:
             old = self._objects.get(key)
             if old is not None and uid_of(old) == uid_of(obj) and _version(old) >= _version(obj):
-                told = old if _version(old) > _version(obj) else self._untold.pop(key, old)
-                return told, old
-            return self._untold.pop(key, old), self._replace(key, old, obj)
+                heard = old if _version(old) > _version(obj) else self._unheard.pop(key, old)
+                return heard, old
+            return self._unheard.pop(key, old), self._replace(key, old, obj)
 
     def put_written(self, obj: Json) -> None:
         """Enter what a write was answered with, so that the next look does not see the object as it was before.
@@ -77,7 +77,7 @@ class Cache:
         with self._lock:
             old = self._objects.get(key)
             if old is not None and uid_of(old) == uid_of(obj) and _version(old) < _version(obj):
-                self._untold.setdefault(key, old)
+                self._unheard.setdefault(key, old)
                 self._replace(key, old, obj)
 
     def remove(self, obj: Json) -> Json | None:
@@ -87,7 +87,7 @@ class Cache:
             old = self._objects.get(key)
             if old is None or uid_of(old) != uid_of(obj):
                 return None
-            self._untold.pop(key, None)
+            self._unheard.pop(key, None)
             self._replace(key, old, None)
             return old
 
@@ -100,10 +100,10 @@ class Cache:
             changes += [(obj, self._replace(key, obj, None)) for key, obj in gone]
             for key, obj in listed.items():
                 old = self._objects.get(key)
-                told = self._untold.pop(key, old)
-                if old is None or told is not old or uid_of(old) != uid_of(obj) or _version(old) != _version(obj):
-                    changes.append((told, self._replace(key, old, obj)))
-            self._untold.clear()
+                heard = self._unheard.pop(key, old)
+                if old is None or heard is not old or uid_of(old) != uid_of(obj) or _version(old) != _version(obj):
+                    changes.append((heard, self._replace(key, old, obj)))
+            self._unheard.clear()
         return changes
 
     def _replace(self, key: Key, old: Json | None, new: Json | None) -> Json | None:

@@ -39,7 +39,7 @@ class Leader:
         return self._monotonic() < self._until
 
     def run(self, stop: threading.Event, gained: Callable[[], None]) -> None:
-        """Take the lease when it is free and renew it, until told to stop; ``gained`` is called each time."""
+        """Take the lease when it is free and renew it, until it is to stop; ``gained`` is called each time."""
         while not stop.is_set():
             was = self.is_leading()
             self.step()

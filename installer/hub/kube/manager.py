@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -76,6 +76,7 @@ class Hub:
     feed: ServiceFeed
     events: Recorder
     now: Callable[[], datetime]
+    _said: set[str] = field(default_factory=set)
 
     def write_status(self, kind: Kind, old: Json, status: Json) -> Json:
         """Write a status unless it is the one that ``old`` has; returns the object. Raises Conflict, KubeError."""
@@ -85,7 +86,10 @@ class Hub:
         kept = answer.get("status") or {}
         if kept != status:  # it would be written at each look
             names = sorted(name for name in {*kept, *status} if kept.get(name) != status.get(name))
-            log.warning("%s %s: the API server's schema changes status: %s", kind.name, key_of(old), ", ".join(names))
+            text = f"{kind.name}: the API server's schema changes status: {', '.join(names)}"
+            if text not in self._said:
+                log.warning("%s", text)
+            self._said.add(text)
         return self._entered(kind, answer)
 
     def patch(self, kind: Kind, old: Json, merge: Json) -> Json:
@@ -126,7 +130,7 @@ class ServiceFeed:
         self.problem = ""
 
     def run(self, stop: threading.Event, changed: Callable[[Json], None], everything: Callable[[], None]) -> None:
-        """Poll until told to stop. ``everything``: changes may have been missed, or the service is back."""
+        """Poll until it is to stop. ``everything``: changes may have been missed, or the service is back."""
         from installer.hub.service import MarkTooOld
 
         mark = ""
@@ -162,7 +166,7 @@ class Leads(Protocol):
         """Return whether this operator may act now."""
 
     def run(self, stop: threading.Event, gained: Callable[[], None]) -> None:
-        """Hold the lease until told to stop; ``gained`` is called whenever it is taken."""
+        """Hold the lease until it is to stop; ``gained`` is called whenever it is taken."""
 
     def release(self) -> None:
         """Give the lease back."""
@@ -279,7 +283,7 @@ class Manager:
         self._end()
 
     def _synced(self, stop: threading.Event) -> bool:
-        """Wait for all caches to be filled; false if told to stop before."""
+        """Wait for all caches to be filled; false if it is to stop before."""
         for informer in self._informers.values():
             while not informer.synced.wait(0.2):
                 if stop.is_set():

@@ -209,13 +209,16 @@ def _stopped(facts: ClusterFacts) -> Row:
 
 
 def _preparation(facts: ClusterFacts) -> Row:
-    """Return the last preparation's outcome; upstream's reasons are sentences, which the API's conventions forbid."""
+    """Return the last preparation's outcome; upstream's reasons are sentences, which the API's conventions forbid.
+
+    The service's own record is of what it makes, not of hosts that could not prepare, which the number of starts tells.
+    """
     status = facts.preparation.get("status") or PreparationStatus.NOT_STARTED
-    if status == PreparationStatus.FAILED:
-        reason = facts.preparation.get("reason") or facts.info
-        times = f"; attempts to install with this spec: {facts.attempts}" if facts.attempts else ""
-        text = f"the last preparation of cluster {facts.name} failed{times}: {reason}"
-        return TRUE, "PreparationFailed", text
+    ended = facts.attempts if facts.status in BEFORE else facts.attempts - 1 if facts.status == C.PREPARING else 0
+    if status == PreparationStatus.FAILED or ended > 0:
+        times = f" ({facts.attempts} starts with this spec)" if facts.attempts else ""
+        reason = facts.preparation.get("reason") or "it came to no installation"
+        return TRUE, "PreparationFailed", f"the last preparation of cluster {facts.name} failed{times}: {reason}"
     if status == PreparationStatus.SUCCESS:
         return FALSE, "PreparationSucceeded", f"the last preparation of cluster {facts.name} succeeded"
     return FALSE, "NeverPrepared", f"cluster {facts.name} has not been prepared for its installation yet"

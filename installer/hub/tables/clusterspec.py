@@ -104,8 +104,10 @@ def _hyperthreading(spec: Mapping[str, Any]) -> str:
 def cluster_params(
     deployment: Mapping[str, Any], install: Mapping[str, Any], release: Release, pull_secret: str
 ) -> Json:
-    """Return cluster-create-params of a ClusterDeployment and its AgentClusterInstall."""
+    """Return cluster-create-params of a ClusterDeployment and its AgentClusterInstall. Raises SpecError."""
     spec, numbers = spec_of(install), required(install)
+    if (spec.get("ignitionEndpoint") or {}).get("url"):
+        raise SpecError("spec.ignitionEndpoint is not offered")
     is_single = numbers == Numbers(1)
     proxy = spec.get("proxy") or {}
     encryption = spec.get("diskEncryption") or {}
@@ -205,10 +207,11 @@ def manifests(maps: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, bytes]
     return files
 
 
-def import_params(deployment: Mapping[str, Any]) -> Json:
-    """Return import-cluster-params of a ClusterDeployment of a cluster that is installed already."""
+def import_params(deployment: Mapping[str, Any], release: Release | None) -> Json:
+    """Return import-cluster-params of a cluster that is installed already; ``release``: the one of hosts to come."""
     spec = spec_of(deployment)
     name = spec.get("clusterName") or deployment["metadata"]["name"]
+    # Who imports a cluster need not know its id.
+    cluster_id = (spec.get("clusterMetadata") or {}).get("clusterID") or deployment["metadata"]["uid"]
     body = {"name": name, "api_vip_dnsname": f"api.{name}.{spec.get('baseDomain') or ''}".rstrip(".")}
-    cluster_id = (spec.get("clusterMetadata") or {}).get("clusterID")
-    return body | ({"openshift_cluster_id": cluster_id} if cluster_id else {})
+    return body | {"openshift_cluster_id": cluster_id} | ({"openshift_version": release.version} if release else {})

@@ -11,7 +11,14 @@ from installer.hub.tables.clusterspec import SpecError
 from installer.hub.tables.facts import Json
 
 #: Fields of the resource that the service has nothing for.
-NOT_OFFERED = ("ignitionEndpointTokenReference", "ignitionEndpointHTTPHeaders", "fencingCredentialsSecretRef")
+NOT_OFFERED = ("ignitionEndpointTokenReference", "ignitionEndpointHTTPHeaders")
+#: Entries of a Secret with the BMC's login, by their names in the API; the last may be missing.
+FENCING = {
+    "address": "address",
+    "username": "username",
+    "password": "password",
+    "certificate_verification": "certificateVerification",
+}
 
 
 @dataclass(frozen=True)

@@ -80,14 +80,14 @@ class Store:
             return copy.deepcopy(objects), self.version
 
     def replace(self, kind: Kind, key: Key, body: Json, subresource: str) -> Json:
-        """PUT of an object or of its status."""
+        """PUT of an object, of its status, or of the approval of a request."""
         with self.changed:
             old = self.get(kind, key)
             version = body["metadata"].get("resourceVersion")
             if version and version != old["metadata"]["resourceVersion"]:
                 raise Refused(409, "Conflict", "the object has been modified")
             new = copy.deepcopy(body)
-            if subresource == "status":
+            if subresource in ("status", "approval"):
                 new = old | {"status": new.get("status")}
             elif kind in _SUBRESOURCE_STATUS:
                 new.pop("status", None)

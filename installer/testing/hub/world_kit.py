@@ -99,7 +99,8 @@ class HubWorld:
     def start(self) -> None:
         """Begin to reconcile."""
         self._stop = threading.Event()
-        self.manager = Manager(self.server.api(), self.service.hub(), KINDS)
+        self._client = self.service.hub()
+        self.manager = Manager(self.server.api(), self._client, KINDS)
         self._thread = threading.Thread(
             target=self.manager.run, args=([make(self.manager.hub) for make in CONTROLLERS], self._stop)
         )
@@ -111,6 +112,7 @@ class HubWorld:
         if self._thread is not None:
             self._thread.join(30)
             assert not self._thread.is_alive()
+            self._client.close()
 
     def apply(self, *objects: tuple[Kind, Json]) -> None:
         """Create objects."""
@@ -132,10 +134,23 @@ class HubWorld:
         found = condition(self.api.get(kind, key) or {"status": {}}, name)
         return f"{found['status']} {found['reason']}" if found else ""
 
+    def message(self, kind: Kind, key: Key, name: str) -> str:
+        """Return the message of a condition."""
+        return str(condition(self.api.get(kind, key) or {"status": {}}, name).get("message"))
+
     def wait(self, kind: Kind, key: Key, name: str, wanted: str) -> str:
         """Wait until a condition has this status and reason; its message."""
-        wait_until(f"{kind.name} {key}: {name} {wanted}", lambda: self.reason(kind, key, name), wanted)
-        return str(condition(self.get(kind, key), name)["message"])
+        event = f"{kind.name} {key}: {name} {wanted}"
+        wait_until(event, lambda: self.reason(kind, key, name), wanted, last=lambda: self.message(kind, key, name))
+        return self.message(kind, key, name)
+
+    def reached(self, agent: Key, stage: Stage) -> None:
+        """Wait until an Agent says that its host is at a stage."""
+
+        def seen() -> Any:
+            return (self.get(AGENT, agent)["status"].get("progress") or {}).get("currentStage")
+
+        wait_until(f"Agent {agent} at {stage}", seen, stage)
 
     def gone(self, *objects: tuple[Kind, Key]) -> None:
         """Wait until these objects are gone."""
@@ -213,18 +228,15 @@ class HubWorld:
         self.agents.call("POST", path, {"is_success": is_success, "error_info": "" if is_success else "it broke"})
 
 
-def wait_until(event: str, seen: Callable[[], Any], wanted: Any, seconds: float = 60) -> None:
-    """Wait until something is as wanted; what is refused or not there yet counts as seen."""
-    deadline, last = time.monotonic() + seconds, None
+def wait_until(event: str, seen: Callable[[], Any], wanted: Any, *, last: Callable[[], str] = str) -> None:
+    """Wait until something is as wanted; ``last`` has more to say of it if it never is."""
+    deadline, found = time.monotonic() + 60, None
     while time.monotonic() < deadline:
-        try:
-            last = seen()
-        except ClientError as error:
-            last = str(error)
-        if last == wanted:
+        found = seen()
+        if found == wanted:
             return
         time.sleep(0.1)
-    raise AssertionError(f"{event}: not within {seconds:.0f} s, last seen {last!r}")
+    raise AssertionError(f"{event}: not within a minute, last seen {found!r} {last()}")
 
 
 def told(world: HubWorld, kind: Kind, key: Key, text: str) -> None:
@@ -234,7 +246,7 @@ def told(world: HubWorld, kind: Kind, key: Key, text: str) -> None:
         found = condition(world.get(kind, key), "SpecSynced")
         return found.get("reason") == "InputError" and text in found["message"]
 
-    wait_until(f"{kind.name} {key} to say {text!r}", seen, True, 10)
+    wait_until(f"{kind.name} {key} to say {text!r}", seen, True)
 
 
 @contextmanager

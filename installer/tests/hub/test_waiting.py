@@ -1,6 +1,7 @@
 """`node0 hub wait-for`: what is done, what cannot go on, and what is only on its way."""
 
 import logging
+import threading
 
 import pytest
 
@@ -47,7 +48,9 @@ def test_verdicts(judge, obj, done, blocked):
     assert blocked in " ".join(verdict.blocked)
 
 
-def test_a_deployment_is_blocked_by_what_its_agent_cluster_install_says(caplog):
+def test_a_deployment_is_blocked_by_what_its_agent_cluster_install_says(caplog, monkeypatch):
+    monkeypatch.setattr(waiting, "_SURE", 0.05)
+    monkeypatch.setattr(waiting, "_LOOK", 0.01)
     key = Key("n", "one")
     with api_server() as server, caplog.at_level(logging.INFO, "installer.hub"):
         api = server.api()
@@ -57,6 +60,19 @@ def test_a_deployment_is_blocked_by_what_its_agent_cluster_install_says(caplog):
         api.update_status(AGENT_CLUSTER_INSTALL, install | {"status": {"conditions": conditions}})
         assert waiting.run(api, "cd/one", "n", 5) == waiting.BLOCKED
     assert caplog.messages[-1].startswith("cd/one cannot go on: SpecSynced False InputError: ClusterImageSet v1")
+
+
+def test_what_is_missing_may_be_on_its_way(monkeypatch):
+    monkeypatch.setattr(waiting, "_LOOK", 0.01)
+    key = Key("n", "env")
+    with api_server() as server:
+        api = server.api()
+        made = api.create(INFRA_ENV, INFRA_ENV.new(key))
+        conditions = [said("ImageCreated", "False", "ImageCreationError", "Secret n/pull does not exist")]
+        old = api.update_status(INFRA_ENV, made | {"status": {"conditions": conditions}})
+        new = {"status": {"conditions": [said("ImageCreated", "True", "InfraEnvAvailable")]}}
+        threading.Timer(0.3, api.update_status, (INFRA_ENV, old | new)).start()
+        assert waiting.run(api, "infraenv/env", "n", 10) == 0
 
 
 def test_what_does_not_come_ends_with_what_was_last_seen(caplog, monkeypatch):

@@ -215,6 +215,7 @@ async def reset(service: Service, request: web.Request) -> Response:
 async def import_cluster(service: Service, request: web.Request) -> Response:
     """POST /clusters/import"""
     body = await body_of(request, hubrequests.ImportParams)
+    required(body.openshift_cluster_id, "openshift_cluster_id")
     return reply(service.views.cluster(addinghosts.imported(service.engine, body)), 201)
 
 

@@ -17,11 +17,11 @@ class ReleaseParams(Body, frozen=True, kw_only=True):
 
 
 class ImportParams(Body, frozen=True, kw_only=True):
-    """import-cluster-params."""
+    """import-cluster-params; a hub need not know the cluster's own id."""
 
     name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z", max_length=54)]
     api_vip_dnsname: str
-    openshift_cluster_id: Uuid
+    openshift_cluster_id: Uuid | None = None
     openshift_version: str | None = None
 
 

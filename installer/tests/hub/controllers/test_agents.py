@@ -1,5 +1,6 @@
 """Agents: bound late and let go, changed, classified, deleted, as a real service has their hosts."""
 
+import base64
 import json
 
 from installer.hub.conditions import condition
@@ -9,6 +10,7 @@ from installer.hub.kube.kinds import (
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
     INFRA_ENV,
+    SECRET,
     Key,
     labels_of,
     uid_of,
@@ -98,7 +100,11 @@ def test_an_agents_spec_reaches_its_host_and_what_is_refused_is_told(world):
         ({"installerArgs": "", "ignitionConfigOverrides": "{"}, "onfig"),
         ({"ignitionConfigOverrides": "", "installation_disk_id": "/dev/not-found-by-hints"}, "no disk"),
         ({"installation_disk_path": disk}, "exclude each other"),
-        ({"installation_disk_path": "", "installation_disk_id": "", "hostname": "localhost"}, "localhost"),
+        (
+            {"fencingCredentialsSecretRef": "bmc", "installation_disk_path": "", "installation_disk_id": ""},
+            "Secret site/bmc",
+        ),
+        ({"fencingCredentialsSecretRef": None, "hostname": "localhost"}, "localhost"),
         ({"hostname": "named", "clusterDeploymentName": None}, "cannot leave it"),
         ({"hostname": "localhost", "clusterDeploymentName": key._asdict()}, "localhost"),
     ):
@@ -107,7 +113,11 @@ def test_an_agents_spec_reaches_its_host_and_what_is_refused_is_told(world):
     # No start while a spec is not known.
     world.change(AGENT, agent, approved=True)
     world.wait(AGENT_CLUSTER_INSTALL, key, "RequirementsMet", "False UnsyncedAgents")
-    world.change(AGENT, agent, hostname="named", nodeLabels=None)
+    login = {"address": "redfish+https://192.0.2.9/redfish/v1/Systems/1", "username": "admin", "password": "hidden"}
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in login.items()}
+    world.change(AGENT, agent, hostname="named", nodeLabels=None, fencingCredentialsSecretRef="bmc")
+    told(world, AGENT, agent, "Secret site/bmc, which spec.fencingCredentialsSecretRef names, does not exist")
+    world.apply((SECRET, SECRET.new(Key(NAMESPACE, "bmc"), data=data)))
     world.wait(AGENT, agent, "SpecSynced", "True SyncOK")
     assert json.loads(host(world, key, agent).get("node_labels") or "{}") == {}
 

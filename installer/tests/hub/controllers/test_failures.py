@@ -43,6 +43,8 @@ def test_a_preparation_that_fails_is_repeated_after_longer_and_longer_pauses(wor
         return [datetime.fromisoformat(note["at"]) for note in found]
 
     world.poll_until(key, [machine], lambda: len(starts()) >= 3)
+    failed = world.wait(ACI, key, "LastInstallationPreparationFailed", "True PreparationFailed")
+    assert " starts with this spec" in failed
     machine.images = "success"
     world.poll_until(key, [machine], lambda: "install" in world.steps[machine.id])
     pauses = [(after - before).total_seconds() for before, after in pairwise(starts())]
@@ -107,7 +109,9 @@ def test_operators_that_are_killed_at_any_time_finish_an_installation_between_th
     world.start()
     wait_until("installed", lambda: world.get(CLUSTER_DEPLOYMENT, key)["spec"].get("installed"), True)
     world.wait(AGENT, agent, "Installed", "True InstallationCompleted")
-    # At rest nothing is written, whoever begins anew.
+    # At rest nothing is written, whoever begins anew; the first day's cluster is the second's by then.
+    wait_until("day 2", lambda: world.get(ACI, key)["status"]["debugInfo"]["state"], "adding-hosts")
+    wait_until("rest", lambda: all(len(runner.queue) == 0 for runner in world.manager.runners), True)
     world.stop()
     written = len([method for method, _ in world.server.requests if method != "GET"])
     world.start()

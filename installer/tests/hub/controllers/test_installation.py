@@ -36,7 +36,7 @@ def test_one_node_from_its_resources_to_installed(world):
     world.wait(CLUSTER_DEPLOYMENT, key, "Provisioned", "False Provisioning")
     host = world.user.hosts(uid_of(world.get(INFRA_ENV, key)))[0]
     assert (host["requested_hostname"], json.loads(host["node_labels"])) == ("renamed", {"a.example/b": "c"})
-    wait_until("stage", lambda: world.get(AGENT, agent)["status"]["progress"]["currentStage"], "Rebooting")
+    world.reached(agent, Stage.REBOOTING)
     world.progress(key, machine, Stage.JOINED, Stage.DONE)
     wait_until(
         "finalizing", lambda: world.user.cluster(uid_of(world.get(CLUSTER_DEPLOYMENT, key)))["status"], "finalizing"
