@@ -26,6 +26,7 @@ from installer.hub.baremetal.status import (
     host_of,
     inspects,
     json_object,
+    spec_of,
     status_of,
     wanted_of,
 )
@@ -58,8 +59,8 @@ Machines = Callable[[Json, Account], Provisioner]
 
 def redfish_machine(bmh: Json, account: Account) -> Provisioner:
     """Return the machine behind a host's BMC."""
-    bmc = bmh["spec"]["bmc"]
-    verify, mode = not bmc.get("disableCertificateVerification"), bmh["spec"].get("bootMode") or ""
+    bmc = spec_of(bmh)["bmc"]
+    verify, mode = not bmc.get("disableCertificateVerification"), spec_of(bmh).get("bootMode") or ""
     return RedfishMachine(parse(bmc["address"]), account, verify=verify, boot_mode=mode)
 
 
@@ -324,8 +325,8 @@ class BareMetalHostController:
 
     def _machine(self, bmh: Json, version: str, account: Account) -> Provisioner:
         """Return the machine of a host, the same one until its BMC or login changes."""
-        key, bmc = key_of(bmh), bmh["spec"]["bmc"]
-        identity = uid_of(bmh), version, str(bmc), bmh["spec"].get("bootMode")
+        key, bmc = key_of(bmh), spec_of(bmh)["bmc"]
+        identity = uid_of(bmh), version, str(bmc), spec_of(bmh).get("bootMode")
         known = self._machines.get(key)
         if known and known[0] == identity:
             return known[1]
@@ -342,7 +343,7 @@ class BareMetalHostController:
 
 
 def _secret_key(bmh: Json) -> Key:
-    return Key(key_of(bmh).namespace, str((bmh["spec"].get("bmc") or {}).get("credentialsName") or ""))
+    return Key(key_of(bmh).namespace, str((spec_of(bmh).get("bmc") or {}).get("credentialsName") or ""))
 
 
 def _decoded(secret: Json, name: str) -> str:
