@@ -317,8 +317,8 @@ class BareMetalHostController:
             self._secrets.pop(key, None)
             return None
         words = {name: _decoded(secret, name) for name in ("username", "password")}
-        missing = " and no ".join(name for name, word in words.items() if not word)
-        problem = f"Secret {key.name}, of spec.bmc.credentialsName, has no {missing}" if missing else ""
+        wrong = [f"{name} {why}" for name, word in words.items() if (why := _wrong(word))]
+        problem = f"Secret {key.name}, of spec.bmc.credentialsName: {'; '.join(wrong)}" if wrong else ""
         account = Account(words["username"], words["password"])
         login = self._secrets[key] = _Login(secret["metadata"]["resourceVersion"], account, problem)
         return login
@@ -351,3 +351,13 @@ def _decoded(secret: Json, name: str) -> str:
         return base64.b64decode((secret.get("data") or {}).get(name, ""), validate=True).decode()
     except ValueError:
         return ""
+
+
+def _wrong(word: str) -> str:
+    """Return the reason why a user name or password is none; the word itself is not in it."""
+    if not word:
+        return "is missing"
+    if not word.isprintable():
+        return "has a line break or another control character"
+    # As in HTTP's basic authentication.
+    return "" if all(ord(character) < 256 for character in word) else "has characters that are not in ISO 8859-1"
