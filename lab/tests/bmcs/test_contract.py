@@ -1,7 +1,5 @@
 """The promises of drivers (docs/writing-a-driver.md), kept through every vendor's BMC."""
 
-import gc
-import os
 from http.server import SimpleHTTPRequestHandler
 
 import msgspec
@@ -34,9 +32,6 @@ def known(bmc: Running):
 @pytest.fixture
 def clock(monkeypatch):
     """Provide the clock of the BMC, of the driver and of sushy."""
-    # Drivers of earlier tests say goodbye as they are collected, with pauses that are none of this clock's.
-    monkeypatch.setattr(connector, "time", Clock())
-    gc.collect()
     clock = Clock()
     for module in (connection, media, service, system, connector):
         monkeypatch.setattr(module, "time", clock)
