@@ -1,5 +1,6 @@
 """The promises of drivers (docs/writing-a-driver.md), kept through every vendor's BMC."""
 
+import os
 from http.server import SimpleHTTPRequestHandler
 
 import msgspec

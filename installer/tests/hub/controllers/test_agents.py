@@ -2,7 +2,6 @@
 
 import base64
 import json
-from functools import partial
 
 from installer.assisted.enums import Stage
 from installer.hub.conditions import condition

@@ -1,7 +1,6 @@
 """Inputs that are wrong, and then right: a condition with the field's reason that names the object, and a watch."""
 
 import json
-from functools import partial
 
 from installer.assisted.enums import Stage
 from installer.hub.kube.kinds import (
