@@ -14,7 +14,9 @@ from installer.common import certificates
 from installer.common.certificates import CLIENT, SERVER, YEAR, Pair
 from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
+from lab.errors import LabStartError
 from lab.release.kubernetes import build_kubernetes
+from lab.release.stage.errors import ReleaseError
 from lab.supervisor.plan import Ready, Service
 
 PORT = 6444
@@ -49,9 +51,12 @@ class ControlPlane:
     def services(self) -> tuple[Service, ...]:
         """Write certificates and kubeconfigs, and describe the daemons in the order of their start.
 
-        Kubernetes is built when nobody has built it yet (minutes). Raises LabError as lab.release does.
+        Kubernetes is built when nobody has built it yet (minutes). Raises LabStartError.
         """
-        programs = build_kubernetes()
+        try:
+            programs = build_kubernetes()
+        except ReleaseError as error:
+            raise LabStartError(str(error), service="hub-api") from error
         self.folder.mkdir(parents=True, mode=0o700)
         authority = certificates.authority("node0 hub", lifetime=YEAR)
         self._file("ca.crt").write_text(authority.certificate)
