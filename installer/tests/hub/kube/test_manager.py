@@ -117,7 +117,7 @@ def test_an_api_server_that_is_away_for_long_is_asked_seldom_and_then_everything
     monkeypatch.setattr(lease, "LOOK", 0.05)
     monkeypatch.setattr(lease, "RENEW", 0.1)
     monkeypatch.setattr(lease, "DEADLINE", 0.5)
-    counts = {}
+    counts: dict[str, int] = {}
     lease_api = server.api()
     leader = Leader(lease_api, LEASE_KEY, "me")
     manager = Manager(server.api(requests=counts), ScriptedService(), (INFRA_ENV, SECRET), leader)
