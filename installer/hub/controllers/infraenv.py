@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from installer.assisted.endpoint import BASE
 from installer.assisted.errors import ClientError
 from installer.hub.conditions import Condition
 from installer.hub.kube.kinds import (
@@ -170,7 +171,7 @@ class InfraEnvController:
             service.delete_infra_env(identity)
             service.put_infra_env(identity, params)
         url = str(service.image_url(identity)["url"])
-        base = url.partition("/images/")[0] + "/api/assisted-install"
+        base = url.partition("/images/")[0] + BASE
         return table.Image(url, service.boot_artifacts(identity), base)
 
     def _is_left_over(self, identity: str) -> bool:

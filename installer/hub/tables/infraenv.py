@@ -212,9 +212,9 @@ def status(inputs: Inputs, condition: Condition, image: Image | None, now: datet
     old: Json = infra_env.get("status") or {}
     artifacts = image.artifacts if image else {}
     identity = uid_of(infra_env)
-    debug = {"eventsURL": f"{image.base}/v2/events?infra_env_id={identity}" if image else ""}
+    debug = {"eventsURL": f"{image.base}/events?infra_env_id={identity}" if image else ""}
     if image and inputs.nmstate_configs:
-        files = f"{image.base}/v2/infra-envs/{identity}/downloads/files"
+        files = f"{image.base}/infra-envs/{identity}/downloads/files"
         debug["staticNetworkDownloadURL"] = f"{files}?file_name=static-network-config"
     result: Json = {
         "agentLabelSelector": {"matchLabels": {LABEL: key_of(infra_env).name}},
