@@ -30,7 +30,7 @@ from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
 from installer.hub.controllers.infraenv import InfraEnvController
 from installer.hub.controllers.joining import JoiningController
-from installer.hub.controllers.serviceconfig import ServiceConfigController
+from installer.hub.controllers.serviceconfig import HypershiftController, ServiceConfigController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
 from installer.hub.kube.lease import Leader
@@ -49,6 +49,7 @@ CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
     AgentController,
     JoiningController,
     ClassificationController,
+    HypershiftController,
 )
 # Of the service's process (s): until it has made its certificates and tokens, until it has ended.
 _START_SECONDS, _END_SECONDS = 120.0, 30.0
@@ -166,7 +167,7 @@ def run(
     stop = threading.Event()
     with service as access, _stopped_by_signals(stop):
         leader = Leader(lease_api, Key(namespace, "node0-hub"), name)
-        api = Api.connect(kubeconfig, may_write=leader.is_leading)
+        api = Api.connect(kubeconfig, may_write=leader.is_leading, requests=lease_api.requests)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)
         with served(manager, leader.is_leading, metrics) if metrics else contextlib.nullcontext():

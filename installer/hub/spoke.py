@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from installer.assisted.enums import Stage
 from installer.common.formats import yamltext
+from installer.common.secretfiles import MemoryFile
 from installer.errors import ConfigError
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import Json, Key, Kind, key_of, labels_of
@@ -26,6 +28,8 @@ _CLIENT, _SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.i
 _COMMON = {"digital signature", "key encipherment"}
 _USAGES = {_CLIENT: _COMMON | {"client auth"}, _SERVING: _COMMON | {"server auth"}}
 _USER = "system:node:{}"
+CLUSTER_KEYS = frozenset({"server", "certificate-authority-data"})
+USER_KEYS = frozenset({"token", "client-certificate-data", "client-key-data"})
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,59 @@ class Joining:
     addresses: frozenset[str]
 
 
-def connect(kubeconfig: str) -> Api:
-    """Return the API of a kubeconfig's current context. Raises ConfigError."""
-    from kubernetes import client, config
+@contextmanager
+def reached(kubeconfig: str) -> Iterator[Api]:
+    """Provide the API of a kubeconfig's current context. Raises ConfigError, which quotes nothing of it.
 
-    configuration = client.Configuration()
+    Certificates, keys and tokens in it count, and nothing else: it is a user's, and may name files of this machine, and
+    programs to run on it.
+    """
+    from kubernetes import client
+
+    cluster, user = _current(kubeconfig)
+    with ExitStack() as files:
+
+        def file(name: str) -> str | None:
+            content = _decoded(user, name)
+            return files.enter_context(MemoryFile(name, content)).path if content else None
+
+        configuration = client.Configuration(
+            host=str(cluster.get("server") or ""),
+            ca_cert_data=_decoded(cluster, "certificate-authority-data").decode("ascii", "replace") or None,
+            cert_file=file("client-certificate-data"),
+            key_file=file("client-key-data"),
+        )
+        if user.get("token"):
+            configuration.api_key["authorization"] = f"Bearer {user['token']}"
+        api = Api(configuration)
+        try:
+            yield api
+        finally:
+            api.close()
+
+
+def _current(kubeconfig: str) -> tuple[Json, Json]:
+    """Return cluster and user of the current context. Raises ConfigError."""
     try:
-        config.load_kube_config_from_dict(yamltext.load(kubeconfig), client_configuration=configuration)
-    except (config.ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError):
-        # The errors quote what they were given.
-        raise ConfigError("the cluster's kubeconfig cannot be used") from None
-    return Api(configuration)
+        config = yamltext.load(kubeconfig)
+        wanted = config["current-context"]
+        [context] = [item["context"] for item in config["contexts"] if item["name"] == wanted]
+        [cluster] = [item["cluster"] for item in config["clusters"] if item["name"] == context["cluster"]]
+        [user] = [item["user"] for item in config["users"] if item["name"] == context["user"]]
+        unknown = [f"cluster.{name}" for name in cluster.keys() - CLUSTER_KEYS]
+        unknown += [f"user.{name}" for name in user.keys() - USER_KEYS]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ConfigError("the cluster's kubeconfig has no current context with a cluster and a user") from None
+    if unknown:
+        raise ConfigError(f"the cluster's kubeconfig has {', '.join(sorted(unknown))}, which a hub does not follow")
+    return cluster, user
+
+
+def _decoded(item: Json, name: str) -> bytes:
+    try:
+        return base64.b64decode(str(item.get(name) or ""), validate=True)
+    except ValueError:
+        raise ConfigError(f"the cluster's kubeconfig: {name} is not base64") from None
 
 
 def follow(api: Api, host: Joining, labels: Mapping[str, str], now: datetime) -> Stage | None:

@@ -28,6 +28,12 @@ SECRET = {
     "metadata": {"name": "pull", "namespace": "default"},
     "data": {".dockerconfigjson": AUTH},
 }
+HYPERSHIFT = {
+    "apiVersion": "agent-install.openshift.io/v1beta1",
+    "kind": "HypershiftAgentServiceConfig",
+    "metadata": {"name": "hosted", "namespace": "default"},
+    "spec": {"kubeconfigSecretRef": {"name": "x"}, "databaseStorage": {}, "filesystemStorage": {}},
+}
 FOREIGN = "hardwaredata.metal3.io"
 
 
@@ -103,10 +109,14 @@ def test_installing_again_changes_nothing_and_what_is_foreign_stays(installed):
 def test_an_infra_env_becomes_available_by_the_rights_of_the_account_alone(installed, account, tmp_path):
     with operator(installed, account, tmp_path / "one", 18090) as process:
         wait_until(lambda: "leads" in log_of(tmp_path / "one"), 60, "the operator to lead")
-        applied(installed, INFRA_ENV)
+        applied(installed, INFRA_ENV, HYPERSHIFT)
         blocked = run(installed, "wait-for", "infraenv/env", "--timeout", "60")
         assert blocked.returncode == 6, blocked.stderr
         assert "Secret default/pull, which spec.pullSecretRef names, does not exist" in blocked.stderr
+        conditions = installed.kubectl(
+            "get", "hypershiftagentserviceconfig", "hosted", "-o", "jsonpath={.status}"
+        ).stdout
+        assert "is not offered" in conditions
         applied(installed, SECRET)
         wait_until(lambda: run(installed, "wait-for", "infraenv/env").returncode == 0, 60, "the image")
         with operator(installed, account, tmp_path / "two", 18091):

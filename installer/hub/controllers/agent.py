@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from typing import Any
 
 from installer.assisted.endpoint import BASE
@@ -249,7 +248,7 @@ class AgentController:
         secret = Key(key_of(deployment).namespace, secret_names(deployment)[0])
         try:
             text = self._inputs.secret(secret, "kubeconfig", f"ClusterDeployment {key_of(deployment)}")
-            with closing(spoke.connect(text)) as api:
+            with spoke.reached(text) as api:
                 api.delete(spoke.NODE, Key("", str(host.get("requested_hostname"))))
         except (KubeError, ConfigError, SpecError) as error:
             return f"{error}; annotation {SKIP_CLEANUP} leaves the Node"

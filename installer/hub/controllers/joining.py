@@ -23,6 +23,8 @@ from installer.rendezvous.validations import networks
 # Seconds between two looks at a cluster that a host joins.
 LOOK_SECONDS = 5.0
 _ADDED = "AddToExistingClusterHost"
+# A host that was away for too long may still come.
+_WAITING = frozenset({HostStatus.INSTALLING_IN_PROGRESS, HostStatus.INSTALLING_PENDING_USER_ACTION})
 _AWAY = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED})
 
 
@@ -46,7 +48,7 @@ class JoiningController:
         if agent is None or deployment is None or is_deleted(agent) or not _joins(agent):
             return None
         host = self._hub.service.find_host(_infra_env(agent), key.name)
-        if host is None or host.get("status") != HostStatus.INSTALLING_IN_PROGRESS:
+        if host is None or host.get("status") not in _WAITING:
             return None
         try:
             stage = self._look(deployment, host, spec_of(agent).get("nodeLabels") or {})
@@ -59,11 +61,8 @@ class JoiningController:
     def _look(self, deployment: Json, host: Json, labels: Mapping[str, str]) -> Stage | None:
         secret = Key(key_of(deployment).namespace, secret_names(deployment)[0])
         field = f"spec.clusterMetadata.adminKubeconfigSecretRef of ClusterDeployment {key_of(deployment)}"
-        api = spoke.connect(self._inputs.secret(secret, "kubeconfig", field))
-        try:
+        with spoke.reached(self._inputs.secret(secret, "kubeconfig", field)) as api:
             return spoke.follow(api, _joining(host), labels, self._hub.now())
-        finally:
-            api.close()
 
 
 def _joins(agent: Json) -> bool:

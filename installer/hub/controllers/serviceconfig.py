@@ -9,7 +9,16 @@ from pathlib import Path
 from installer.errors import ConfigError
 from installer.files import write_whole
 from installer.hub.conditions import NO_SECOND, Condition, set_conditions
-from installer.hub.kube.kinds import AGENT_SERVICE_CONFIG, CONFIG_MAP, Json, Key, Kind, is_deleted, key_of
+from installer.hub.kube.kinds import (
+    AGENT_SERVICE_CONFIG,
+    CONFIG_MAP,
+    HYPERSHIFT_AGENT_SERVICE_CONFIG,
+    Json,
+    Key,
+    Kind,
+    is_deleted,
+    key_of,
+)
 from installer.hub.kube.manager import Hub
 from installer.rendezvous.standalone import CA_BUNDLE, REGISTRIES, check_mirror
 
@@ -119,3 +128,27 @@ class ServiceConfigController:
         if mirror is not None and (mirror / OWN).exists():
             for name in (*FILES, OWN):
                 (mirror / name).unlink(missing_ok=True)
+
+
+class HypershiftController:
+    """Says of each HypershiftAgentServiceConfig that there is no service for hosted control planes."""
+
+    kind = HYPERSHIFT_AGENT_SERVICE_CONFIG
+    _TEXT = "HypershiftAgentServiceConfig is not offered: a hub installs from resources of its own API server alone"
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
+        """Return nothing else."""
+        return {}
+
+    def reconcile(self, key: Key) -> float | None:
+        """Write the condition."""
+        config = self._hub.caches[self.kind].get(key)
+        if config is not None and not is_deleted(config):
+            old: Json = config.get("status") or {}
+            refused = Condition("ReconcileCompleted", "False", "ConfigFailure", self._TEXT)
+            conditions = set_conditions(old.get("conditions") or [], [refused], self._hub.now(), second=NO_SECOND)
+            self._hub.write_status(self.kind, config, {**old, "conditions": conditions})
+        return None

@@ -72,7 +72,13 @@ _ERRORS: dict[int, type[KubeError]] = {
 class Api:
     """The API of one cluster, for any number of threads. ``may_write``: asked before each request that changes any."""
 
-    def __init__(self, configuration: Any, *, may_write: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        configuration: Any,
+        *,
+        may_write: Callable[[], bool] = lambda: True,
+        requests: dict[str, int] | None = None,
+    ) -> None:
         from kubernetes import client
 
         configuration.retries = False  # each caller has its own way of waiting
@@ -85,14 +91,14 @@ class Api:
         self._open: set[Any] = set()
         self._lock = threading.Lock()
         self._closed = False
-        #: Requests so far, by method.
-        self.requests: dict[str, int] = {}
+        #: Requests so far, by method; another Api of the same process may count into the same.
+        self.requests: dict[str, int] = {} if requests is None else requests
 
     @classmethod
-    def connect(cls, kubeconfig: Path | None, *, may_write: Callable[[], bool] = lambda: True) -> Api:
+    def connect(cls, kubeconfig: Path | None, **options: Any) -> Api:
         """Return the API of a kubeconfig's current context, or without it of the cluster that this runs in.
 
-        Raises ConfigError.
+        ``options`` as the constructor's. Raises ConfigError.
         """
         from kubernetes import client, config
 
@@ -105,7 +111,7 @@ class Api:
         except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
             source = f"kubeconfig {kubeconfig}" if kubeconfig else "a pod's service account (no --kubeconfig)"
             raise ConfigError(f"cannot use {source}: {error}") from error
-        return cls(configuration, may_write=may_write)
+        return cls(configuration, **options)
 
     def __repr__(self) -> str:
         return f"Api({self._host})"

@@ -55,6 +55,7 @@ _METAL3 = ("metal3.io", "v1alpha1")
 AGENT = Kind(*_AGENT_INSTALL, "agents", "Agent")
 AGENT_CLASSIFICATION = Kind(*_AGENT_INSTALL, "agentclassifications", "AgentClassification")
 AGENT_SERVICE_CONFIG = Kind(*_AGENT_INSTALL, "agentserviceconfigs", "AgentServiceConfig", namespaced=False)
+HYPERSHIFT_AGENT_SERVICE_CONFIG = Kind(*_AGENT_INSTALL, "hypershiftagentserviceconfigs", "HypershiftAgentServiceConfig")
 INFRA_ENV = Kind(*_AGENT_INSTALL, "infraenvs", "InfraEnv")
 NMSTATE_CONFIG = Kind(*_AGENT_INSTALL, "nmstateconfigs", "NMStateConfig")
 AGENT_CLUSTER_INSTALL = Kind("extensions.hive.openshift.io", "v1beta1", "agentclusterinstalls", "AgentClusterInstall")
@@ -76,7 +77,7 @@ CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomRes
 CUSTOM = (
     *(AGENT, AGENT_CLASSIFICATION, AGENT_CLUSTER_INSTALL, AGENT_SERVICE_CONFIG, BARE_METAL_HOST, CLUSTER_DEPLOYMENT),
     *(CLUSTER_IMAGE_SET, DATA_IMAGE, HARDWARE_DATA, HOST_FIRMWARE_SETTINGS, INFRA_ENV, NMSTATE_CONFIG),
-    PREPROVISIONING_IMAGE,
+    *(PREPROVISIONING_IMAGE, HYPERSHIFT_AGENT_SERVICE_CONFIG),
 )
 
 

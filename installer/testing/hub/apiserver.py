@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import ssl
 import sys
 import threading
 import time
@@ -178,7 +179,7 @@ class ApiServer:
 
     KINDS = (*CUSTOM, CONFIG_MAP, EVENT, LEASE, NAMESPACE, SECRET)
 
-    def __init__(self, store: Store | None = None, port: int = 0) -> None:
+    def __init__(self, store: Store | None = None, port: int = 0, context: ssl.SSLContext | None = None) -> None:
         self.store = store or Store(self.KINDS)
         self._closed = threading.Event()
         self.connections: set[socket.socket] = set()
@@ -194,6 +195,9 @@ class ApiServer:
             server_of = outer
 
         self._http = _Server(("127.0.0.1", port), Handler)
+        self._scheme = "https" if context else "http"
+        if context is not None:
+            self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
         self.port = self._http.server_address[1]
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
@@ -201,7 +205,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         """Address of the API."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     @property
     def is_closed(self) -> threading.Event:

@@ -290,6 +290,7 @@ def test_one_infra_envs_hosts_are_dealt_to_clusters_and_come_back(
     assert status_of(hub.put_cluster, cluster, cluster_of(service, tags="late")) == 409
     assert hub.put_cluster(cluster, cluster_of(service))["status"] == "preparing-for-installation"
     first.until("installing")
+    first.poll()
     second.register()
     second.until("known-unbound")
     assert status_of(hub.bind_host, infra_env, second.id, cluster) == 409

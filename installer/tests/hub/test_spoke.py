@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import base64
 import copy
+import json
+import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from installer.assisted.enums import Stage
+from installer.common.certificates import BOTH, authority, leaf
 from installer.errors import ConfigError
 from installer.hub import spoke
-from installer.hub.kube.api import Api
+from installer.hub.kube.api import Api, KubeError
 from installer.hub.kube.kinds import Key
 from installer.testing.hub.apiserver import ApiServer, Store
 
@@ -122,7 +126,55 @@ def test_a_host_is_followed_until_its_node_is_ready(cluster: tuple[ApiServer, Ap
     assert len([method for method, path in server.requests if path.endswith("/approval")]) == 2
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "clusters: []", "current-context: x\ncontexts: [{name: secret}]"])
-def test_a_kubeconfig_of_no_use_is_an_error_that_does_not_quote_it(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^the cluster's kubeconfig cannot be used$"):
-        spoke.connect(text)
+def config(cluster: dict[str, Any], user: dict[str, Any]) -> str:
+    context = {"name": "x", "context": {"cluster": "x", "user": "x"}}
+    parts = {"clusters": [{"name": "x", "cluster": cluster}], "users": [{"name": "x", "user": user}]}
+    return json.dumps({"contexts": [context], "current-context": "x", **parts})
+
+
+def test_a_kubeconfigs_token_and_certificates_are_used(cluster: tuple[ApiServer, Api], tmp_path: Path) -> None:
+    server, _ = cluster
+    with spoke.reached(config({"server": server.url}, {"token": "t"})) as api:
+        assert api.list(spoke.NODE)[0] == []
+    assert server.tokens[-1] == "Bearer t"
+    # Over TLS, where both sides show a certificate.
+    ca = authority("spoke")
+    own, client = leaf(ca, "127.0.0.1", names=("127.0.0.1",), usages=BOTH), leaf(ca, "admin", names=(), usages=BOTH)
+    for name, text in (("ca", ca.certificate), ("crt", own.certificate), ("key", own.key)):
+        (tmp_path / name).write_text(text)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(tmp_path / "ca"))
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    secured = ApiServer(Store((spoke.CSR, spoke.NODE)), context=context)
+
+    def encoded(text: str) -> str:
+        return base64.b64encode(text.encode()).decode()
+
+    where = {"server": secured.url, "certificate-authority-data": encoded(ca.certificate)}
+    who = {"client-certificate-data": encoded(client.certificate), "client-key-data": encoded(client.key)}
+    try:
+        with spoke.reached(config(where, who)) as api:
+            assert api.list(spoke.NODE)[0] == []
+        with spoke.reached(config(where, {"token": "t"})) as api, pytest.raises(KubeError):
+            api.list(spoke.NODE)
+    finally:
+        secured.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        *((text, "has no current context") for text in ("", "[]", "{", "clusters: []", "current-context: secret")),
+        (
+            config({"server": "https://x"}, {"exec": {"command": "secret"}}),
+            "has user.exec, which a hub does not follow",
+        ),
+        (config({"server": "https://x"}, {"tokenFile": "/secret"}), "has user.tokenFile"),
+        (config({"server": "https://x", "certificate-authority": "/secret"}, {}), "has cluster.certificate-authority"),
+        (config({"server": "https://x"}, {"client-key-data": "secret!"}), "client-key-data is not base64"),
+    ],
+)
+def test_a_kubeconfig_that_is_of_no_use_or_of_too_much(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as refused, spoke.reached(text):
+        pass
+    assert "secret" not in str(refused.value)

@@ -15,7 +15,7 @@ from installer.hub.kube.kinds import INFRA_ENV, SECRET, Key, key_of
 from installer.hub.kube.lease import Leader
 from installer.hub.kube.manager import Hub, Manager, Retry
 from installer.hub.service import Changes, MarkTooOld
-from installer.testing.hub.apiserver import api_server, until
+from installer.testing.hub.apiserver import ApiServer, api_server, until
 from installer.testing.hub.feed_kit import ScriptedService
 
 A, B = Key("n", "a"), Key("n", "b")
@@ -111,6 +111,32 @@ def test_only_the_leader_acts_and_another_takes_over_with_everything(server, mon
         assert waiting.looks == []
         first.release()
         until(lambda: waiting.count(A))
+
+
+def test_an_api_server_that_is_away_for_long_is_asked_seldom_and_then_everything_is_looked_at(server, monkeypatch):
+    monkeypatch.setattr(lease, "LOOK", 0.05)
+    monkeypatch.setattr(lease, "RENEW", 0.1)
+    monkeypatch.setattr(lease, "DEADLINE", 0.5)
+    counts: dict[str, int] = {}
+    lease_api = server.api()
+    leader = Leader(lease_api, LEASE_KEY, "me")
+    manager = Manager(server.api(requests=counts), ScriptedService(), (INFRA_ENV, SECRET), leader)
+    controller, stop = Counting(manager.hub), threading.Event()
+    thread = threading.Thread(target=manager.run, args=([controller], stop))
+    thread.start()
+    until(lambda: controller.count(A) and leader.is_leading())
+    server.close()
+    until(lambda: not leader.is_leading())
+    before, looks = sum(counts.values()), controller.count(A)
+    asked = sum(lease_api.requests.values())
+    until(lambda: sum(lease_api.requests.values()) > asked + 30)  # the lease is looked at every 0.05 s
+    assert sum(counts.values()) - before < 10
+    again = ApiServer(server.store, server.port)
+    until(lambda: controller.count(A) > looks)
+    stop.set()
+    thread.join(20)
+    again.close()
+    assert not thread.is_alive()
 
 
 def test_an_operator_that_lost_the_lease_changes_nothing(server):
