@@ -133,9 +133,14 @@ class Page:
         self.press("Tab", 9)
         return str(self.js("document.activeElement.id || document.activeElement.innerText.trim().split('\\n')[0]"))
 
-    def picture(self, path: Path) -> bytes:
-        """Take a PNG of the whole page."""
-        data = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def resize(self, width: int, height: int = 1000) -> None:
+        """Give the page's window another size, in pixels."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
+
+    def picture(self, path: Path, *, whole: bool = True) -> bytes:
+        """Take a PNG of the whole page, or of what its window shows."""
+        data = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
         path.write_bytes(data)
         return data
 

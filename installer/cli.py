@@ -197,6 +197,11 @@ def _add_service(commands: Any) -> None:
             "auth/{agent,user,watcher}-token, data/.\n"
             "Mirrors are read from mirror/registries.conf and mirror/ca-bundle.crt in DIR, and with\n"
             "mirror/pull-secret.json, where it is there, the release's version at the start.\n\n"
+            "first steps (bash, curl, jq), with CA=DIR/tls/ca.crt and URL as the service prints it:\n"
+            "  api() { curl --fail-with-body -sS --cacert $CA -H 'Content-Type: application/json' \\\n"
+            "    -H @<(sed 's/^/Authorization: /' DIR/auth/user-token) ${URL}api/assisted-install/v2/$1 \"${@:2}\"; }\n"
+            "  jq -n --rawfile secret pull-secret.json '{name: \"lab\", pull_secret: $secret}' |\n"
+            "    api infra-envs -d @- | jq -r .download_url   # the image to boot hosts from\n\n"
             "environment:\n"
             "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"
             "  OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE       path of a base ISO to use in place of the payload's"
@@ -298,7 +303,7 @@ def _graph(output_file: str) -> int:
     return 0
 
 
-def _service(directory: Path, listen: str) -> int:
+def _service(directory: Path, listen: str, level: str) -> int:
     from installer.dirlock import locked
     from installer.errors import ConfigError
     from installer.rendezvous import standalone
@@ -309,6 +314,7 @@ def _service(directory: Path, listen: str) -> int:
     except OSError as error:
         raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
     with locked(directory):
+        logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s", logs.LEVELS[level])
         return standalone.run(directory, listen)
 
 
@@ -354,7 +360,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.command == "swarm":  # without one, main has passed the error on
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
-        return _service(args.dir, args.listen)
+        return _service(args.dir, args.listen, args.log_level)
     if args.command == "nmstate":
         from installer.network.command import run_gc
 

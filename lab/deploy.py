@@ -21,6 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import msgspec
 import yaml
 
 from installer.common.formats import YamlError, yamltext
@@ -32,6 +33,7 @@ from lab.derive.cluster import label
 from lab.derive.inputs import ask
 from lab.errors import ConfigsError, InstallFailedError, TopologyError
 from lab.inputs import ztp
+from lab.inputs.changes import differences
 from lab.inputs.configs import Access, boot_fields, merged_secret, spelled, through_proxy
 from lab.lab import Lab
 from lab.layout import bracketed
@@ -110,6 +112,17 @@ def topology_for(
     release = ztp.release_image(directory) if ztp.is_ztp(directory) else ""
     inputs = ask(reader, directory, {**_ANY_HOST, **({_RELEASE: release} if release else {})})
     return derive(inputs, firmware=firmware, memory_mib=memory_mib, vcpu=vcpu)
+
+
+def without_stand_ins(topology: Topology) -> Topology:
+    """Return the topology without the addresses, proxy and Tang server that the lab has in the place of others'."""
+    networks = tuple(msgspec.structs.replace(network, aliases=()) for network in topology.networks)
+    return msgspec.structs.replace(topology, networks=networks, aliases=(), proxy=False, tang=False)
+
+
+def stood_in(topology: Topology) -> list[str]:
+    """Return the addresses of the files' routers and servers at which the lab answers besides its own."""
+    return [text for network in topology.all_networks for text in network.aliases]
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
@@ -192,6 +205,11 @@ def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, 
     return {**config, **fields, **{spelled(config, name): value for name, value in boot_fields(topology).items()}}
 
 
+def console_url(topology: Topology) -> str:
+    """Return the URL of a cluster's console."""
+    return f"https://console-openshift-console.apps.{topology.cluster_domain}"
+
+
 def _write(path: Path, content: dict[str, Any]) -> None:
     write_private(path, yaml.safe_dump(content, sort_keys=False))
 
@@ -227,25 +245,35 @@ class Deployment:
     @property
     def console_url(self) -> str:
         """The console's URL, once the cluster is installed."""
-        return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
+        return console_url(self.topology)
 
-    def prepare(self, source: Path, *, adapt: bool, skip: Collection[Path] = ()) -> None:
-        """Copy the user's directory (`inputs`); with `adapt`, add what the lab needs to its two files or its manifests.
-        Raises TopologyError."""
+    def prepare(self, source: Path, *, adapt: bool, as_is: bool = False, skip: Collection[Path] = ()) -> list[str]:
+        """Copy the user's directory (`inputs`); with `adapt`, add what the lab needs to its two files or its manifests:
+        `as_is`, what its registry needs alone. Returns a line for each field that changed, without secrets. Raises
+        TopologyError."""
         self.directory.mkdir(mode=0o700)
         for path in inputs(source, skip):
             if (source / path).is_dir():
                 (self.directory / path).mkdir()
             else:
                 shutil.copy2(source / path, self.directory / path)
-        if adapt and ztp.is_ztp(source):
-            ztp.adapt(self.directory, self.topology, self.lab.access, self.release.pullspec)
-        elif adapt:
-            install, agent = read(source)
-            install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
+        if not adapt:
+            return []
+        if ztp.is_ztp(source):
+            return ztp.adapt(self.directory, self.topology, self.lab.access, self.release.pullspec, as_is=as_is)
+        before = read(source)
+        install, agent = before
+        install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
+        if not as_is:
             install = fenced_by_lab(install, self.lab.access, self.topology)
-            _write(self.directory / INSTALL, install)
-            _write(self.directory / AGENT, adapt_agent_config(agent, self.topology))
+            agent = adapt_agent_config(agent, self.topology)
+        files = {INSTALL: install, AGENT: agent}
+        lines = []
+        for (name, after), known in zip(files.items(), before, strict=True):
+            if changed := list(differences(name, known, after)):
+                _write(self.directory / name, after)
+            lines += changed
+        return lines
 
     def agent(self, *words: str, timeout: float, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run `<installer> agent WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
@@ -304,15 +332,19 @@ class Deployment:
 
     def wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""
+        with self.lab.phase(f"wait-for {target}"):
+            return self._wait_for(target, timeout, *options)
+
+    def _wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         # A command's output is evidence, and evidence may hold no secret.
         words = [target, "--skip-password-print"] if target == "install-complete" else [target]
-        with self.lab.phase(f"wait-for {target}"):
-            return self.agent("wait-for", *words, *options, timeout=timeout)
+        return self.agent("wait-for", *words, *options, timeout=timeout)
 
     def wait(self, timeout: float = WAIT_SECONDS) -> None:
         """Run `agent wait-for` for both targets, each for `timeout` seconds at most. Raises InstallFailedError."""
         for target in get_args(WaitTarget):
-            _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
+            with self.lab.phase(f"wait-for {target}"):
+                _succeeded(f"wait-for {target}", self._wait_for(target, timeout))
 
     def rest(self, path: str) -> Any:
         """Return the rendezvous service's answer to GET /api/assisted-install/v2/PATH, decoded; asked with a watcher's

@@ -39,12 +39,16 @@ class LabBrokenError(LabError):
 
 
 class TopologyError(LabError):
-    """A topology, or what one is derived from, is malformed; `lines` has one line for each thing that is wrong."""
+    """A topology, or what one is derived from, is malformed; `lines` has one line for each thing that is wrong.
 
-    def __init__(self, source: str, message: str | Sequence[str]) -> None:
+    `exit_code` is the command's: that of the installer where it refused its inputs.
+    """
+
+    def __init__(self, source: str, message: str | Sequence[str], exit_code: int = 1) -> None:
         messages = [message] if isinstance(message, str) else message
         self.lines = tuple(" ".join(line.split()) for line in messages)  # one line each, whatever a value holds
         self.source = source
+        self.exit_code = exit_code
         self.message = "; ".join(self.lines)
         super().__init__("\n".join(f"{source}: {line}" for line in self.lines))
 
@@ -134,6 +138,10 @@ class InstallFailedError(LabError):
 
     def __init__(self, what: str, code: int, tail: str) -> None:
         super().__init__(f"{what} ended with {code}:\n{tail}")
+
+
+class SymptomsError(LabError):
+    """A table of symptoms is malformed, or one of its expressions takes too long."""
 
 
 class WaitTimeout(LabError):

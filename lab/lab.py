@@ -11,7 +11,10 @@ import itertools
 import logging
 import os
 import re
+import shlex
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -28,6 +31,7 @@ from lab.connection import Connection
 from lab.daemons import services
 from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
+from lab.evidence import record
 from lab.evidence.folder import Folder
 from lab.evidence.phases import Phases
 from lab.faults import Fault
@@ -61,7 +65,7 @@ class Lab(AbstractContextManager["Lab"]):
     """One lab of `topology`. Its evidence goes to `artifacts`; the registry serves `release`, read-only.
 
     Entering it starts it, leaving it ends it, unless `keep` is set. It also ends with this process, however that
-    ends. `wait_for_memory` is in seconds.
+    ends. `wait_for_memory` is in seconds; `command` is what makes the run again (default: this process's own).
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Lab(AbstractContextManager["Lab"]):
         *,
         keep: bool = False,
         wait_for_memory: float = 4 * 3600,
+        command: str = "",
     ) -> None:
         self.topology: Final = topology
         self.id = records.new_id(topology)
@@ -80,6 +85,10 @@ class Lab(AbstractContextManager["Lab"]):
         self.nodes = Nodes()
 
         self._storage = release.registry_storage if release else None
+        program = Path(sys.argv[0]).name
+        own = [program if shutil.which(program) else str(Path(sys.argv[0]).absolute()), *sys.argv[1:]]
+        self._command = command or shlex.join(own)
+        self._release = release.version if release else "none"
         self._mirrors = tuple((m.source, m.repository) for m in release.mirrors) if release else ()
         self.components: Mapping[str, str] = release.components if release else {}
         self._keep = keep
@@ -142,6 +151,7 @@ class Lab(AbstractContextManager["Lab"]):
             with self.phase("wait for the machine"):
                 ledger.take(self.id, need, this_process(), self._wait_for_memory)
             self.evidence.replace()
+            self._note_what_is_run()
             with self.phase("lab up"):
                 self._start(ledger)
         except BaseException as error:
@@ -149,6 +159,17 @@ class Lab(AbstractContextManager["Lab"]):
             finish(logs, *self._stopping(), cause=error)
             raise
         log.info("lab %s is up after %.1f s: %s", self.id, time.monotonic() - begin, self.layout.root)
+
+    def _note_what_is_run(self) -> None:
+        kinds = f"{len(self.topology.nodes)} {self.topology.machine}"
+        facts = {
+            "cluster": f"{self.topology.cluster_domain} ({kinds}{'s' * (len(self.topology.nodes) > 1)})",
+            "release": self._release,
+            "began": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+            "lab": self.id,
+            record.COMMAND: f"cd {shlex.quote(str(Path.cwd()))} && {self._command}",
+        }
+        record.note(self.artifacts, facts)
 
     def _start(self, ledger: budget.Ledger) -> None:
         owner = this_process()
@@ -208,11 +229,18 @@ class Lab(AbstractContextManager["Lab"]):
     def keep(self) -> None:
         """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""
         self._let_go()
-        assert self._record is not None
-        self._record = msgspec.structs.replace(self._record, kept=True)
-        self._record.save()
+        self._note(kept=True)
         self._keep = True
         log.warning("lab %s is kept: node0-lab ls | ssh | console | down --lab %s", self.id, self.id)
+
+    def note_cluster(self, state: Literal["installing", "installed"]) -> None:
+        """Record how far its cluster is, for `node0-lab ls`. Raises OSError."""
+        self._note(cluster=state)
+
+    def _note(self, **fields: Any) -> None:
+        assert self._record is not None
+        self._record = msgspec.structs.replace(self._record, **fields)
+        self._record.save()
 
     def detach(self) -> None:
         """Untie this process from the lab, which goes on: no thread of it stays in the lab's namespaces."""
@@ -365,6 +393,10 @@ class Lab(AbstractContextManager["Lab"]):
     def serve(self, path: Path, scheme: str = "http") -> str:
         """Serve this file on the lab's HTTP server from now on; returns its URL of that scheme (http, https, nfs)."""
         return self.layout.publish(path, scheme)
+
+    def note_interruption(self) -> None:
+        """Note in ARTIFACTS/phases.json that the run was interrupted: it says nothing about what is tested."""
+        self._phases.interrupted()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the run; its duration goes to ARTIFACTS/phases.json."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import shlex
+import signal
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -92,6 +95,8 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "|".join(SHAPES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
+    # timeout(1) and CI systems end a run so: its lab ends in good order then, and leaves its evidence.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     file_topology(config)
     for name in ("lab.host.budget", "lab.supervisor.watch"):
         logging.getLogger(name).addHandler(LiveLog(config))
@@ -270,6 +275,13 @@ def pytest_runtest_makereport(
     return report
 
 
+def _command(config: pytest.Config, scenario_id: str) -> str:
+    """Write the command that runs a scenario again, with the options of this run; of several -k the last counts."""
+    # A worker of xdist has been given the user's command line.
+    _, *words = getattr(config, "workerinput", {}).get("mainargv") or ["", *map(str, config.invocation_params.args)]
+    return shlex.join([sys.executable, "-m", "pytest", *words, "-k", f"[{scenario_id}]"])
+
+
 @contextmanager
 def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deployment]:
     scenario_id: str = request.param
@@ -280,7 +292,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     topology = topology.with_machines(request.config.getoption("--machines")).with_bmcs(
         request.config.getoption("--bmc")
     )
-    lab = Lab(topology, artifacts=artifacts, release=chosen.subject)
+    lab = Lab(topology, artifacts=artifacts, release=chosen.subject, command=_command(request.config, scenario_id))
     request.session.stash.setdefault(MARKS, {})[scenario_id] = lab.evidence.mark
     with lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
@@ -343,8 +355,11 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         _close(item.session)
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Collect the evidence of an interrupted run too."""
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Collect the evidence of an interrupted run too, which is invalid unless a test has failed before."""
+    if exitstatus == pytest.ExitCode.INTERRUPTED:
+        for lab in session.stash.get(LABS, {}).values():
+            lab.note_interruption()
     _close(session)
 
 

@@ -28,6 +28,7 @@ from ci.informer.history.store import History, Row
 from ci.informer.judging import clusters
 from ci.informer.judging.review import watched
 from ci.informer.revision import revision
+from lab.evidence import symptoms
 from lab.subject.hardware import Hardware
 from lab.topology import MachineKind
 
@@ -144,7 +145,7 @@ class _Session:
                 again = self._unit(unit.job, f"{number}.{int(tries) + 1}")
                 work.add(self._history, self._name, [(again.key, msgspec.json.encode(again))])
         self._engine.recorded(unit.key)
-        triage.label(self._history, triage.read())
+        triage.label(self._history, symptoms.read())
         clusters.assign(self._history)
         row = self._history.run(row_id)
         label = ", ".join(text for text in (row.label, row.component) if text)

@@ -8,6 +8,7 @@ from typing import Any
 from ci.informer.arithmetic.durations import notable
 from ci.informer.arithmetic.proportions import wilson
 from ci.informer.history.store import Row
+from ci.informer.judging.clusters import Cluster
 from ci.informer.judging.review import JobState
 from ci.informer.judging.verdict import JobVerdict, Verdict
 
@@ -49,6 +50,26 @@ def state_row(state: JobState) -> list[str]:
     return [state.job, state.kind.value, state.last.outcome.value, str(state.recent), share, took, "; ".join(notes)]
 
 
+def state_data(state: JobState) -> dict[str, Any]:
+    """Return a job of `node0-ci status` for programs; durations are in seconds."""
+    finding = state.watch.finding
+    return {
+        "job": state.job,
+        "kind": state.kind.value,
+        "wants": state.wants,
+        "last": state.last.outcome.value,
+        "runs": state.recent.runs,
+        "failures": state.recent.failures,
+        "void": state.voids,
+        "flaky": state.flaky,
+        "more_runs": state.watch.wanted,
+        "regressed_since": str(finding.since) if finding else None,
+        "p50": state.took.p50 if state.took else None,
+        "p95": state.took.p95 if state.took else None,
+        "drift": state.drift,
+    }
+
+
 STATE_HEADS = ("job", "kind", "last", "7 days", "failure rate", "P50/P95/max s", "notes")
 
 
@@ -64,6 +85,37 @@ def run_row(row: Row) -> list[str]:
         row.label,
         first_line(row.reason, 70),
     ]
+
+
+def run_data(row: Row) -> dict[str, Any]:
+    """Return a run for programs; its duration is in seconds."""
+    return {
+        "run": row.id,
+        "began": row.began,
+        "job": row.job,
+        "payload": row.payload,
+        "outcome": row.outcome.value,
+        "seconds": row.seconds,
+        "label": row.label,
+        "component": row.component,
+        "advice": row.advice,
+        "cluster": row.cluster,
+        "reason": row.reason,
+        "folder": row.folder,
+    }
+
+
+def cluster_data(cluster: Cluster, last: Row, notes: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return failures that are the same one, for programs: with the last of its runs, and notes with their times."""
+    return {
+        "cluster": cluster.id,
+        "runs": cluster.runs,
+        "jobs": cluster.jobs,
+        "first_seen": str(cluster.first_seen),
+        "last_seen": str(cluster.last_seen),
+        "last": run_data(last),
+        "notes": [{"written": written, "note": note} for written, note in notes],
+    }
 
 
 RUN_HEADS = ("run", "began", "job", "payload", "outcome", "took", "whose", "reason")
@@ -123,6 +175,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
                 "base_runs": job.base.runs,
                 "base_failures": job.base.failures,
                 "more_runs": job.more,
+                "wants": job.wants,
                 "why": job.why,
                 "regressed_since": str(job.finding.since) if job.finding else None,
                 "labels": sorted({row.label for row in job.failures if row.label}),

@@ -8,7 +8,7 @@ from ipaddress import ip_address, ip_interface
 from itertools import combinations
 from typing import Any
 
-from installer.common import hostaddresses
+from installer.common import hostaddresses, macs
 from installer.common.hostaddresses import HostAddresses, Interface, Subnet
 from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig
@@ -53,6 +53,7 @@ def contradictions(
     wanted = _wanted(install, entries, rendezvous_ip)
     found = [
         *_names(hosts, file, path),
+        *_other_macs(hosts, file, path, networks_file or file),
         *(line for host, entry in zip(hosts, entries, strict=True) for line in _alone(host, entry)),
         *_fenced(install, hosts),
         *hostaddresses.static_addresses(entries),
@@ -106,6 +107,28 @@ def _names(hosts: Sequence[Host], file: str, path: str) -> Iterator[tuple[_Place
         elif host.hostname.lower() in seen:
             yield place, f"{host.hostname} is the name of {seen[host.hostname.lower()]} too (hostname-unique)"
         seen.setdefault(host.hostname.lower(), f"{path}[{index}]")
+
+
+def _other_macs(hosts: Sequence[Host], file: str, path: str, networks_file: str) -> Iterator[tuple[_Place, str]]:
+    """Find NICs that have another MAC address in the networkConfig, which would set that one."""
+    for number, host in enumerate(hosts):
+        document = host.network_config if isinstance(host.network_config, dict) else {}
+        for index, interface in enumerate(_maps(document.get("interfaces"))):
+            written = str(interface.get("mac-address") or "")
+            if interface.get("type") != "ethernet" or check.mac(written):
+                continue
+            other = check.canonical_mac(written)
+            for position, nic in enumerate(host.interfaces):
+                mac = check.canonical_mac(nic.mac_address)
+                if nic.name != interface.get("name") or mac == other:
+                    continue
+                elsewhere = f"{f'{networks_file}: ' * (networks_file != file)}{path}[{number}].networkConfig"
+                slip = macs.difference(mac, other)
+                yield (
+                    _Place(file, f"{path}[{number}].interfaces[{position}].macAddress"),
+                    f"{mac} is not {other}, which {elsewhere}.interfaces[{index}].mac-address has for {nic.name}: "
+                    + (f"{slip}, is one of the two mistyped?" if slip else "the NIC would be given that one"),
+                )
 
 
 def _fenced(install: InstallConfig, hosts: Sequence[Host]) -> Iterator[tuple[_Place, str]]:

@@ -14,6 +14,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
 
 from installer.common.hostaddresses import hostname
+from installer.common.macs import ExpectedHost, listed
 from installer.common.redact.program import program
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.livesystem import SYSTEM_UNITS, ntp_files, system_files
@@ -43,6 +44,8 @@ UNITS = (
     "install-status.service",
 )
 NETWORK_UNIT = "pre-network-manager-config.service"
+#: The hosts that the configuration lists, in its order, for the page and for a console (common/macs.py).
+EXPECTED_HOSTS = "/etc/assisted/expected-hosts"
 #: sshd shows what install-status.sh complains of as its banner, which wait-for reads (installer/observe/outside.py).
 SSHD_BANNER = "Banner /run/agent-installer/banner\n"
 NETWORK_SCRIPT = "pre-network-manager-config.sh"
@@ -132,6 +135,7 @@ def _environment(inputs: LiveInputs) -> list[File]:
         "HTTPS_KEY_FILE": f"{TLS_DIR}/service.key",
         "SERVICE_CA_CERT_PATH": f"{TLS_DIR}/ca.crt",
         "LISTEN_PORT": str(SERVICE_PORT),
+        "EXPECTED_HOSTS_FILE": EXPECTED_HOSTS,
         "DEPLOY_TARGET": "onprem",
         "STORAGE": "filesystem",
         "INSTALL_INVOKER": "agent-installer",
@@ -162,7 +166,8 @@ def _environment(inputs: LiveInputs) -> list[File]:
 def host_config_files(inputs: LiveInputs) -> list[File]:
     """Return the files in which a live system, whichever host it is, finds its own network, hostname, role and disk
     hints."""
-    files = []
+    expected = (ExpectedHost(h.hostname, tuple(mac.lower() for mac in h.macs)) for h in inputs.hosts if h.required)
+    files = [File.text(EXPECTED_HOSTS, listed(expected))]
     names = [host.hostname for host in inputs.hosts]
     for index, host in enumerate(host for host in inputs.hosts if host.required):
         macs = [mac.lower() for mac in host.macs]

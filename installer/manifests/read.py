@@ -115,7 +115,10 @@ def read_install(files: Mapping[str, bytes]) -> ClusterInstall:
     spec = config.spec
     platform = _LOWER.get(spec.platform_type, spec.platform_type)
     networking = replace(spec.networking, network_type=spec.networking.network_type or "OVNKubernetes")
-    if networking.user_managed_networking is None:
+    if not platform and spec.provision_requirements.control_plane_agents == 1:
+        # A single node's platform is None, whatever its networking says (installer.md §2.1).
+        networking = replace(networking, user_managed_networking=True)
+    elif networking.user_managed_networking is None:
         networking = replace(networking, user_managed_networking=platform in ("None", "External"))
     config = replace(config, spec=replace(spec, platform_type=platform, networking=networking))
     raise_if_any("invalid NetworkType configured", list(_network_type(config)), INSTALL)

@@ -49,8 +49,7 @@ def overrides(manifests: ClusterManifests) -> dict[str, Any]:
 
 def _platform(manifests: ClusterManifests) -> Platform:
     spec = manifests.install.spec
-    masters = spec.provision_requirements.control_plane_agents
-    name = spec.platform_type or ("None" if masters == 1 else "BareMetal")
+    name = spec.platform_type or ("None" if spec.networking.user_managed_networking else "BareMetal")
     if name == "None":
         return Platform(none=NonePlatform())
     if name == "External":

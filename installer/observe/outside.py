@@ -26,6 +26,7 @@ BANNER = "install-status: "
 # How the line begins that every boot shows for a while (services are not running yet).
 STARTING = "Not running:"
 LONGEST_BANNER = 1000
+OFF = "it is off, not connected, or has another address; its console may tell"
 # A registry that has not answered after this long does not answer hosts either.
 REGISTRY_SECONDS = 20.0
 MOST_READ = 1 << 30
@@ -102,10 +103,7 @@ def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
     if up:
         ports = f"port {service_port} {service}, SSH (port {ssh_port}) {ssh}"
         return f"{address} is there, {ports}: it is starting, or failed to"
-    return (
-        f"{address} does not answer either (SSH, port {ssh_port}: {ssh}): it is off, not connected, or has another "
-        "address; its console may tell"
-    )
+    return f"{address} does not answer either (SSH, port {ssh_port}: {ssh}): {OFF}"
 
 
 def api(url: str, state: str, rendezvous_ip: str, timeout: float) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from installer.common.formats import jsontext
 from installer.common.inputs import LARGEST, LARGEST_STATE, read_text
@@ -28,12 +30,37 @@ class Expected:
     """Hosts that the configuration describes. ``names``: hostnames that the user gave, empty texts left out.
 
     ``macs``: the MAC addresses (lower case) of each host that the configuration describes, with its name or an empty
-    text; ``count`` may be larger.
+    text; ``count`` may be larger. ``fields``: the field of the user's files that describes each of these, where known.
     """
 
     names: tuple[str, ...]
     count: int
     macs: tuple[tuple[str, frozenset[str]], ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def described(self) -> Iterator[tuple[str, frozenset[str], str]]:
+        """Yield name, MAC addresses and field of each host that has MAC addresses, in the configuration's order."""
+        for index, (name, macs) in enumerate(self.macs):
+            if macs:
+                yield name, macs, self.fields[index] if index < len(self.fields) else ""
+
+    def rank(self, macs: frozenset[str]) -> int:
+        """Return the place in the configuration of the host with one of these MAC addresses; else the last."""
+        return next((index for index, (_, own) in enumerate(self.macs) if own & macs), len(self.macs))
+
+
+class Places(msgspec.Struct, frozen=True, rename="camel"):
+    """Fields of the user's files, each as FILE: PATH: of each described host, and of values that may be wrong."""
+
+    hosts: list[str] = []
+    rendezvous_ip: str = msgspec.field(default="", name="rendezvousIP")
+    dns: dict[str, list[str]] = msgspec.field(default_factory=dict, name="dnsServers")
+    # Hosts by their static addresses
+    addresses: dict[str, list[str]] = {}
+    # By HOST[:PORT]
+    mirrors: dict[str, str] = {}
+    pull_field: str = msgspec.field(default="", name="pullSecret")  # of the pull secret
+    trust_bundle: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,6 +89,7 @@ class Inputs:
     expected: Expected
     password: str | None = field(repr=False)
     images: Images | None = field(default=None, repr=False)
+    places: Places = field(default_factory=Places)
 
     @property
     def kubeconfig(self) -> Path:
@@ -109,7 +137,8 @@ def _expected(part: dict[str, Any]) -> Expected:
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}: {AGAIN}") from error
     count = control_plane + arbiters + workers
     described = tuple(zip(names, macs, strict=False)) if len(macs) == len(names) else ()
-    return Expected(tuple(name for name in names if name), count or len(names), described)
+    fields = tuple(_places(part).hosts)
+    return Expected(tuple(name for name in names if name), count or len(names), described, fields)
 
 
 def _images(part: dict[str, Any]) -> Images | None:
@@ -127,6 +156,14 @@ def _images(part: dict[str, Any]) -> Images | None:
         return Images(texts, str(registry["pullSecret"]), str(registry["trustBundle"]), sources)  # type: ignore[index]
     except (KeyError, TypeError, AttributeError):
         return None
+
+
+def _places(part: dict[str, Any]) -> Places:
+    """Return no fields if an older version or another installer made the image: they only help to mend a fault."""
+    try:
+        return msgspec.convert(part.get("places") or {}, Places)
+    except (msgspec.ValidationError, UnicodeError):  # the latter for half a surrogate pair
+        return Places()
 
 
 def _read(path: Path, what: str, limit: int = LARGEST) -> str:
@@ -182,4 +219,5 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
         expected=_expected(part),
         password=password,
         images=_images(part),
+        places=_places(part),
     )

@@ -37,8 +37,10 @@ def serve(
     config: settings.Settings,
     requirements: dict[str, hwreqs.Requirements],
     attach: Callable[[Service], None] = lambda service: None,
+    started: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve until told to stop; ``attach`` gets the service before its first request. Raises ConfigurationError."""
+    """Serve until told to stop; ``attach`` gets the service before its first request, ``started`` is called as soon as
+    it listens. Raises ConfigurationError."""
     import ssl
 
     from installer.assisted.auth import Authenticator
@@ -67,7 +69,7 @@ def serve(
     service = Service(engine, config, auth, prepare.generate)
     attach(service)
     try:
-        serving.run(service, context)
+        serving.run(service, context, started)
     finally:
         engine.store.close()
     return 0

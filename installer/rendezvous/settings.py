@@ -12,6 +12,7 @@ from uuid import UUID
 
 from installer.assisted.errors import ConfigurationError
 from installer.common import numbers
+from installer.common.macs import ExpectedHost, read_listed
 
 DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
 # A payload's image may say here who sees the page; a lab's does.
@@ -81,6 +82,8 @@ class Settings:
     requests_per_second: float = 1000.0
     # Who sees the page: ``token`` (watchers and users) or ``open`` (everybody; secrets still need a token).
     page_access: str = "token"
+    # Those that the inputs of the image list, in their order.
+    expected_hosts: tuple[ExpectedHost, ...] = ()
 
 
 def _path(value: str | None) -> Path | None:
@@ -98,6 +101,14 @@ def _page_access(env: Mapping[str, str]) -> str:
     if access not in ("token", "open"):
         raise ConfigurationError("PAGE_ACCESS", f"{access!r} is not one of token, open")
     return access
+
+
+def _expected_hosts(path: str) -> tuple[ExpectedHost, ...]:
+    """Read EXPECTED_HOSTS_FILE; without it nobody is expected, and the page shows who has come."""
+    try:
+        return read_listed(Path(path).read_text(encoding="utf-8")) if path else ()
+    except OSError:
+        return ()
 
 
 def _infra_env_id(text: str) -> str:
@@ -181,4 +192,5 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         monitor_seconds=seconds("MONITOR_INTERVAL", 5, 0.1),
         requests_per_second=max(1.0, seconds("REQUESTS_PER_SECOND", 1000)),
         page_access=_page_access(env),
+        expected_hosts=_expected_hosts(env.get("EXPECTED_HOSTS_FILE", "")),
     )

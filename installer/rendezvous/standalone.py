@@ -6,6 +6,7 @@ import base64
 import logging
 import os
 import re
+import shlex
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from installer.rendezvous.catalogue import Contents
 
 log = logging.getLogger("assisted-service")
+#: What is said to whoever has started the command.
+screen = logging.getLogger(__name__)
 SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
 # Marks a folder in which files that belong together are being made and not all are there yet.
@@ -52,7 +55,13 @@ STAGE_TIMEOUT = re.compile("HOST_STAGE_[A-Z_]+_TIMEOUT")
 IGNORED_VARIABLES = (
     *("DB_PATH", "DISABLED_STEPS", "BOOTSTRAP_HOST_MAC", "INSTALLER_BINARY", "REQUESTS_PER_SECOND", "INFRA_ENV_ID"),
     *("MAX_HOST_SERVICE_TIME_DRIFT", "RELEASE_IMAGES", "OPENSHIFT_VERSION", "AGENT_DOCKER_IMAGE", "INSTALLER_IMAGE"),
-    *("CONTROLLER_IMAGE", "MCO_IMAGE", "MUST_GATHER_IMAGE", "EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR"),
+    *(
+        "CONTROLLER_IMAGE",
+        "MCO_IMAGE",
+        "MUST_GATHER_IMAGE",
+        "EXPECTED_HOSTS_FILE",
+        "EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR",
+    ),
 )
 
 
@@ -234,6 +243,19 @@ def _learned(config: Settings, pull_secret: Path) -> Contents | None:
     return found[0] if found else None
 
 
+def first_steps(url: str, directory: Path) -> tuple[str, ...]:
+    """Return the lines that say where the tokens and the CA are, and the first things to do with them."""
+    ca, user, watcher = (directory / name for name in ("tls/ca.crt", "auth/user-token", "auth/watcher-token"))
+    header = f"<(sed 's/^/Authorization: /' {shlex.quote(str(user))})"
+    versions = f"{url}api/assisted-install/v2/openshift-versions"
+    return (
+        f"Listening on {url} (its CA: {ca})",
+        f"To watch, open {url} in a browser and paste the token in {watcher} (or in {user}, for kubeconfigs as well)",
+        f"To ask its API from bash: curl --cacert {shlex.quote(str(ca))} -H @{header} {versions}",
+        "Next: register an infra-env and boot hosts from its image (node0 service --help)",
+    )
+
+
 def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
     from installer.rendezvous import __main__ as program
@@ -264,5 +286,9 @@ def run(directory: Path, listen: str) -> int:
 
         service.images = discovery.DiscoveryImages(service.settings_of, token, rootfs_url, adopt)
 
-    log.info("service at %s, CA %s, tokens in %s", config.base_url, directory / "tls/ca.crt", directory / "auth")
-    return program.serve(config, hwreqs.load(config), attach)
+    def started() -> None:
+        for line in first_steps(config.base_url, directory):
+            # As it is: to the redactor, the way to a token looks like one.
+            screen.info("%s", line, extra={"secret": True})
+
+    return program.serve(config, hwreqs.load(config), attach, started)

@@ -236,9 +236,10 @@ class Run:
         token: str = TOKEN,
         timeout: float | None = None,
         dated: Callable[[], str] | None = None,
+        macs: Sequence[str] = (),
     ) -> int:
         """Wait for `target` in a world of these moments; the exit code. With `openshift` in a directory of
-        openshift-install, whose service speaks plain HTTP."""
+        openshift-install, whose service speaks plain HTTP. `macs`: one of each host, in the order of `names`."""
         self.world = world = World(moments)
         world.archive, world.openshift = archive, openshift
         folders = [self.tmp / name for name in ("rest", "kube")]
@@ -247,10 +248,13 @@ class Run:
         rest = server(world.rest, None if openshift else _serving(SERVICE_CA), folders[0])
         kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate, dated=dated)
         (self.dir / "auth").mkdir(parents=True)
+        described = {"macAddresses": [[mac] for mac in macs]} if macs else {}
         part = {
             "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate, "watcherToken": token,
             "clusterName": "ostest", "baseDomain": "x.example", "platform": "none",
-            "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0},
+            "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0}
+            | described,
+            "places": {"hosts": [f"agent-config.yaml: hosts[{index}]" for index in range(len(macs))]},
         }  # fmt: skip
         state = _foreign(part) if openshift else {"node0": part}
         (self.dir / ".openshift_install_state.json").write_text(json.dumps(state))

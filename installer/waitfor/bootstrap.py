@@ -14,7 +14,7 @@ from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import hosts as hosts_of_service
 from installer.observe.state import Inputs
-from installer.waitfor import decide
+from installer.waitfor import decide, remedies
 from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.evidence import EVENTS, Evidence
 from installer.waitfor.model import ClusterSeen, HostSeen, cluster_of, host_of
@@ -30,7 +30,7 @@ class Bootstrap:
     def __init__(self, inputs: Inputs, service: AssistedClient, kube: Kube, settings: Settings) -> None:
         self.inputs, self.service, self.kube, self.settings = inputs, service, kube, settings
         self.evidence = Evidence(inputs.logs, (inputs.token, inputs.password or ""))
-        self.report = Reporter(self.evidence.events())
+        self.report = Reporter(self.evidence.events(), inputs.places)
         self.persistence = decide.Persistence(settings.failing_for, settings.failing_for_remeasured)
         self.kube_seen = self.rest_seen = self.complete = self.rebooting = False
         self.kube_state = self.rest_state = "never asked"
@@ -41,6 +41,7 @@ class Bootstrap:
         self.raw_hosts: list[dict[str, Any]] = []
         self.ids: tuple[str, str] | None = None  # of the infra-env and the cluster, once there is exactly one cluster
         self.started = self.lost_since = self.noticed_at = self.changed = time.monotonic()
+        self.unreachable = False  # whether the last notice said that the rendezvous host cannot be reached
         self.complaint = ""  # what the rendezvous host complained of at the last look, before its service was up
         self.complaints: set[str] = set()  # all that were ever heard
         self.repeated_complaint: tuple[str, float] | None = None  # the last one that was heard more than once, and when
@@ -178,11 +179,15 @@ class Bootstrap:
             self._judge(self.cluster or cluster_of(self.raw_cluster), self.hosts)
             return
         self.cluster = cluster = cluster_of(self.raw_cluster)
-        self.hosts = hosts = decide.named(tuple(map(host_of, self.raw_hosts)), self.inputs.expected)
+        self.hosts = hosts = decide.named(self._ordered(), self.inputs.expected)
         self.report.status(cluster, hosts)
         self.report.validations(cluster, hosts)
         self.rebooting = self.rebooting or decide.rebooted(hosts)
         self._judge(cluster, hosts)
+
+    def _ordered(self) -> tuple[HostSeen, ...]:
+        """Return the hosts as the configuration lists them."""
+        return tuple(sorted(map(host_of, self.raw_hosts), key=lambda host: self.inputs.expected.rank(host.macs)))
 
     def _unregistered(self, what: str, count: int) -> None:
         """Report that the service has `count` of these, where one is expected. Raises ClientError."""
@@ -223,18 +228,19 @@ class Bootstrap:
             )
 
     def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
-        """Warn of expected hosts that have not registered long after the first one did."""
+        """Warn of expected hosts that have not registered long after the first one did, or are known by another MAC."""
         if not hosts and not self.images_read_whole and now - self.started >= self.settings.unreachable_after:
             # None of them may be able to pull the agent's image.
             self.images_read_whole = True
-            for index, problem in enumerate(self.image_problems(whole=True)):
-                self.report.once(f"images {index}", problem, logging.WARNING)
+            self._tell_image_problems(whole=True)
         if not hosts or cluster.status not in decide.BEFORE_INSTALL:
             self.registered_since = None
-        elif self.registered_since is None:
+            return
+        if self.registered_since is None:
             self.registered_since = now
-        elif now - self.registered_since >= self.settings.missing_after:
-            for index, line in enumerate(decide.missing(self.inputs.expected, hosts, yet=True)):
+        late = now - self.registered_since >= self.settings.missing_after
+        for index, line in enumerate(decide.missing(self.inputs.expected, hosts, yet=True)):
+            if late or decide.MISTYPED in line:
                 self.report.once(f"missing {index}", line, logging.WARNING)
 
     def _tell_stages(self, hosts: tuple[HostSeen, ...], now: float) -> None:
@@ -249,25 +255,23 @@ class Bootstrap:
         """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""
         now = time.monotonic()
         if not self.rest_seen and not self.kube_seen:
-            if now - self.noticed_at < self.settings.notice_every:
+            unreachable = now - self.started >= self.settings.unreachable_after
+            # The first time as soon as it is due.
+            if now - self.noticed_at < self.settings.notice_every and self.unreachable == unreachable:
                 return
-            self.noticed_at = now
-            log.info("Waiting for cluster install to initialize")
-            # A passing complaint, while the network comes up, is gone at the next look.
-            before, self.complaint = self.complaint, self._complaint()
-            if self.complaint and (before or self.complaint in self.complaints):
-                self.repeated_complaint = self.complaint, now
-            self.complaints.add(self.complaint)
-            self.report.once("complaint", self.complaint if before else "", logging.WARNING)
-            if now - self.started >= self.settings.unreachable_after:
+            self.noticed_at, self.unreachable = now, unreachable
+            self.report.once("initialize", "Waiting for cluster install to initialize")
+            self._tell_complaint(now)
+            if unreachable:
                 why = self.wrong_service or self._outside()
-                log.info(f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {why}")
+                address = self.inputs.rendezvous_ip
+                line = remedies.explained(f"Cannot access Rendezvous Host {address}: {why}", self.inputs.places)
+                self.report.once("unreachable", line, key=remedies.remedy(line, self.inputs.places))
                 if self.wrong_service:
                     # Something runs: no image is missing.
                     self.report.once("answered", self.wrong_service, logging.WARNING)
                     return
-                for index, problem in enumerate(self.image_problems()):
-                    self.report.once(f"images {index}", problem, logging.WARNING)
+                self._tell_image_problems()
         elif self.rebooting:
             self.report.once(
                 "lost",
@@ -286,9 +290,40 @@ class Bootstrap:
             level = logging.WARNING if self.kube_seen else logging.ERROR
             self.report.once("lost", f"{text}; still waiting ({states})", level)
 
+    def _tell_complaint(self, now: float) -> None:
+        """Warn of the rendezvous host's complaint. A passing one, while the network comes up, is gone at the next
+        look."""
+        before, self.complaint = self.complaint, self._complaint()
+        if self.complaint and (before or self.complaint in self.complaints):
+            self.repeated_complaint = self.complaint, now
+        self.complaints.add(self.complaint)
+        # Of one cause the text differs at each attempt, by a port for one.
+        cause = remedies.remedy(self.complaint, self.inputs.places)
+        # After a while a known cause does not pass.
+        lasting = self.complaint if before or (cause and self.unreachable) else ""
+        self.report.once(
+            "complaint", remedies.explained(lasting, self.inputs.places), logging.WARNING, key=lasting and cause
+        )
+
+    def _tell_image_problems(self, *, whole: bool = False) -> None:
+        for index, problem in enumerate(self.image_problems(whole=whole)):
+            text = remedies.explained(problem, self.inputs.places)
+            self.report.once(f"images {index}", text, logging.WARNING)
+
     def _outside(self) -> str:
-        settings = self.settings
-        return outside.host(self.inputs.rendezvous_ip, settings.rest_port, settings.ssh_port, settings.connect_timeout)
+        settings, address = self.settings, self.inputs.rendezvous_ip
+        why = outside.host(address, settings.rest_port, settings.ssh_port, settings.connect_timeout)
+        fields = ", ".join(filter(None, (self.inputs.places.rendezvous_ip, *self._rendezvous_host())))
+        off = why.endswith(outside.OFF)
+        return (
+            f"{why}. Switch it on with the image, or correct its address or MAC address ({fields})"
+            if off and fields
+            else why
+        )
+
+    def _rendezvous_host(self) -> list[str]:
+        """Return the field of the host that is to have the rendezvous IP, where its address is in the inputs."""
+        return self.inputs.places.addresses.get(self.inputs.rendezvous_ip, [])[:1]
 
     def _complaint(self) -> str:
         """Return the rendezvous host's complaint before its service is up; empty if nothing, or no answer."""
@@ -392,7 +427,7 @@ class Bootstrap:
                 infra_env = str(self.service.infra_envs()[0].get("id"))
                 self._take_events(infra_env)
                 self.raw_hosts = hosts_of_service(self.service, infra_env)
-                self.hosts = tuple(host_of(raw) for raw in self.raw_hosts)
+                self.hosts = self._ordered()
             except (ClientError, IndexError) as error:
                 self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)
         if waiting:

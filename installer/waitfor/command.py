@@ -13,7 +13,7 @@ from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import watcher
 from installer.observe.state import Inputs
-from installer.waitfor import nodes, operators
+from installer.waitfor import nodes, operators, remedies
 from installer.waitfor.bootstrap import Bootstrap
 from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.install import Install
@@ -75,9 +75,10 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
 
 
 def _tell_causes(bootstrap: Bootstrap, error: BootstrapFailed) -> None:
-    """Log them, then keep the evidence. An interrupt ends that alone: how the installation ended is known."""
+    """Log them, with remedies where these are known, then keep the evidence. An interrupt ends that alone: how the
+    installation ended is known."""
     for line in error.causes:
-        log.error(line)
+        log.error(remedies.explained(line, bootstrap.inputs.places))
     try:
         bootstrap.keep_evidence(logs_expected=error.logs_expected)
     except KeyboardInterrupt:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity
 from installer.assisted.errors import ClientError, NoAnswer, Untrusted
 from installer.assisted.stages import FAILS_AGAIN
 from installer.assisted.validation_ids import ClusterValidation, HostValidation
+from installer.common.macs import mistyped
 from installer.observe.state import Expected
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
 
@@ -64,8 +64,7 @@ MAJORITY_LEAST = 3
 # OpenSSL's words for a certificate that is not yet valid, or has expired: the clocks differ.
 OTHER_TIME = ("certificate is not yet valid", "certificate has expired")
 MOST_NAMED = 5
-# Digits in which two MAC addresses of one NIC may differ by a slip of the hand.
-MISTYPED = 2
+MISTYPED = "is one of the two mistyped?"
 ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
@@ -287,11 +286,13 @@ def missing(expected: Expected, hosts: Sequence[HostSeen], *, yet: bool = False)
     present = {host.name for host in hosts}
     if expected.macs and seen:
         # Machines none of whose MAC addresses a registered host has, whatever the hosts call themselves.
+        slips = _mistyped(expected, hosts)
         lines = [
             f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} {single}"
-            f"{_mistyped(macs, expected, hosts)}"
-            for name, macs in expected.macs
-            if macs and not macs & seen
+            f"{slips.get(macs) or _switched_off(field, yet=yet)}{_at(field)}"
+            # First those that have come as another machine: the others may still be on their way.
+            for name, macs, field in sorted(expected.described(), key=lambda entry: entry[1] not in slips)
+            if not macs & seen
         ][:short]
     else:
         names = [name for name in expected.names if name not in present and name.split(".")[0] not in present]
@@ -305,19 +306,31 @@ def missing(expected: Expected, hosts: Sequence[HostSeen], *, yet: bool = False)
     return tuple(lines)
 
 
-def _mistyped(macs: frozenset[str], expected: Expected, hosts: Sequence[HostSeen]) -> str:
-    """Return the end of a line: the host that nobody described, and whose MAC address differs in a digit or two."""
-    described = {mac for _, others in expected.macs for mac in others}
-    for host in hosts:
-        for mac, wanted in itertools.product(sorted(host.macs), sorted(macs)):
-            if not host.macs & described and _nearly_equal(mac, wanted):
-                return f"; {host.name} registered with {mac}: is one of the two mistyped?"
-    return ""
+def _at(field: str) -> str:
+    return f" ({field})" if field else ""
 
 
-def _nearly_equal(mac: str, other: str) -> bool:
-    same_length = len(mac) == len(other) >= len("52:54:00:00:00:01")
-    return same_length and 0 < sum(a != b for a, b in zip(mac, other, strict=True)) <= MISTYPED
+def _switched_off(field: str, *, yet: bool) -> str:
+    """Return the end of a line: the remedy, where the field of the host's MAC address can be named."""
+    return ": switch it on with the image, or correct its MAC address" if field and yet else ""
+
+
+def _mistyped(expected: Expected, hosts: Sequence[HostSeen]) -> dict[frozenset[str], str]:
+    """Return ends of lines by missing hosts' MAC addresses: the host that nobody described and that may be it, since
+    its own MAC address differs in a digit or two."""
+    registered = {mac for host in hosts for mac in host.macs}
+    missing_ones = [macs for _, macs, _ in expected.described() if not macs & registered]
+    strangers = _strangers(expected, hosts)
+    return {
+        missing_ones[index]: f"; {strangers[slip.stranger].name} registered with {slip.mac}, {slip.words}: {MISTYPED}"
+        for index, slip in mistyped(missing_ones, [host.macs for host in strangers]).items()
+    }
+
+
+def _strangers(expected: Expected, hosts: Sequence[HostSeen]) -> list[HostSeen]:
+    """Return the hosts that have sent their MAC addresses, and that the configuration does not describe."""
+    described = {mac for _, macs in expected.macs for mac in macs}
+    return [host for host in hosts if host.macs and not host.macs & described]
 
 
 def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
@@ -342,12 +355,13 @@ def others_instead(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, 
     strangers = ", ".join(f"{h.name} ({', '.join(sorted(h.macs)) or h.id})" for h in hosts if not h.macs & described)
     if not strangers:
         return ()
+    slips = _mistyped(expected, hosts)
     tally = f"{len(hosts)} hosts registered, not described by the configuration: {strangers}"
     return tuple(
         f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
-        f"{_mistyped(macs, expected, hosts)}"
-        for name, macs in expected.macs
-        if macs and not registered & macs
+        f"{slips.get(macs, '')}{_at(field)}"
+        for name, macs, field in expected.described()
+        if not registered & macs
     )
 
 

@@ -31,10 +31,10 @@ class Settings(Reach):
     failing_for: float = 5.0
     failing_for_remeasured: float = 75.0
     ready_limit: float = 60.0
-    notice_every: float = 30.0
-    # A host that boots a little more slowly than the others is no news.
-    missing_after: float = 60.0
-    unreachable_after: float = 60.0
+    notice_every: float = 15.0
+    # A host that boots a little more slowly than the others is no news; who waits is to know within a minute.
+    missing_after: float = 55.0
+    unreachable_after: float = 45.0
     lost_after: float = 30.0
     # An installation reports something within minutes; only the reboot of a large machine may take as long.
     unchanged_for: float = 300.0

@@ -8,15 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
-from lab.deploy import SERVICE_PORT, STATE
+from lab.commands.places import ASSETS, KUBECONFIG, PASSWORD
+from lab.deploy import SERVICE_PORT, STATE, console_url
 from lab.errors import LabError
 from lab.hub.controlplane import ADMIN
 from lab.lab import Lab
@@ -24,7 +27,6 @@ from lab.layout import bracketed
 
 Dial = Callable[[str, int], socket.socket]
 
-ASSETS = "cluster"
 DIAL_SECONDS = 10.0
 HEAD_SECONDS = 10.0
 _MOST_HEAD = 16 << 10
@@ -85,7 +87,7 @@ def dial_in(lab: Lab) -> Dial:
 
 def kubeconfig_of(root: Path) -> Path:
     """Return the kubeconfig of the cluster that `deploy` installed in a lab. Raises LabError when there is none."""
-    path = root / ASSETS / "auth/kubeconfig"
+    path = root / KUBECONFIG
     if not path.is_file():
         raise LabError("no cluster was deployed in this lab: it has no kubeconfig")
     return path
@@ -111,9 +113,21 @@ def proxied(kubeconfig: str, proxy: str) -> str:
     return yamltext.dump(config)
 
 
+async def _serve_while(pid: int, proxy: Proxy) -> None:
+    """Serve until that process ends."""
+    process, loop = os.pidfd_open(pid), asyncio.get_running_loop()
+    serving = asyncio.create_task(proxy.serve())
+    loop.add_reader(process, serving.cancel)
+    try:
+        await asyncio.wait([serving])
+    finally:
+        loop.remove_reader(process)
+        os.close(process)
+
+
 def serve(lab: Lab, what: str, port: int) -> int:
-    """Print where a cluster's page or console is, and serve the proxy until it is interrupted or told to end; the exit
-    code. Raises LabError."""
+    """Print where a cluster's page or console is, and serve the proxy until it is interrupted or told to end, or the
+    lab ends; the exit code. Raises LabError."""
     assets = lab.layout.root / ASSETS
     kubeconfig = kubeconfig_of(lab.layout.root)
     proxy = Proxy(dial_in(lab), port)
@@ -126,8 +140,8 @@ def serve(lab: Lab, what: str, port: int) -> int:
         files[token] = json.loads((assets / STATE).read_bytes())["node0"]["watcherToken"]
         secret = f"its token is in {token}; the page is there until the rendezvous host reboots"
     else:
-        url = f"https://console-openshift-console.apps.{lab.topology.cluster_domain}/"
-        secret = f"user kubeadmin, password in {assets}/auth/kubeadmin-password"
+        url = f"{console_url(lab.topology)}/"
+        secret = f"user kubeadmin, password in {lab.layout.root / PASSWORD}"
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -138,7 +152,9 @@ def serve(lab: Lab, what: str, port: int) -> int:
         print(f"browser    chromium --proxy-server={proxy.url} --ignore-certificate-errors {url}")
         print(f"kubectl    export KUBECONFIG={own}", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(proxy.serve())
+            asyncio.run(_serve_while(lab.supervisor[0], proxy))
+            print(f"node0-lab: lab {lab.id} has ended, and this proxy with it", file=sys.stderr)
+            return 1
     finally:
         for path in files:
             path.unlink(missing_ok=True)

@@ -20,10 +20,11 @@ from installer.common.streams import discard_output, output_is_lost
 from lab import topology
 from lab.bmcs.profile import profile
 from lab.cleanup import finish
-from lab.commands import access, completion
+from lab.commands import access, completion, interrupts, liveview, places
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
+from lab.commands.places import add_output
 from lab.commands.terminal import connect_console, describe, describe_networks
 from lab.errors import LabError, PreflightError, SubjectError, TopologyError, UnknownLabError
 from lab.host import budget, records
@@ -98,9 +99,10 @@ def parser() -> argparse.ArgumentParser:
     )
     add_options(up.add_argument, only=("release-dir", "pull-secret", "ca"))
     deploy_command.add_lab_options(up)
+    add_output(up)
     deploy = command("deploy", deploy_command.run, "install a cluster from its config files, in a lab made to fit them")
     deploy_command.add_arguments(deploy)
-    command("ls", _ls, "list the labs that run, and their machines")
+    add_output(command("ls", _ls, "list the labs that run, their machines, and where their clusters are found"))
     node = "the machine's name, for example master-0"
     ssh = command("ssh", _ssh, "open a shell on a machine, or run one command there")
     ssh.add_argument("node", metavar="NODE", help=node)
@@ -170,7 +172,8 @@ def _parsed(commands: argparse.ArgumentParser, argv: Sequence[str] | None) -> ar
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C.
+    """Run one command; the exit code is 0, 1 after an error (one line each on stderr), the installer's where it refused
+    its inputs, 130 after Ctrl-C, and 143 after SIGTERM where that ends a lab.
 
     Raises OSError when its output cannot be written.
     """
@@ -199,7 +202,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"node0-lab: {strip_control(line)}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):
             print(f"node0-lab: also, {strip_control(note)}", file=sys.stderr)
-        return 1
+        return error.exit_code if isinstance(error, TopologyError) else 1
+    except interrupts.Interrupted as error:
+        print(f"node0-lab: ended by {error}", file=sys.stderr)
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     return code
@@ -260,23 +266,40 @@ def _up(arguments: argparse.Namespace) -> int:
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
     # The lab is kept once the block ends, before anything is printed: that may fail.
-    with lab:
+    with (
+        interrupts.announced(lambda: f"lab {lab.id} is taken down"),
+        liveview.of(shape, None, verbose=arguments.verbose),
+        lab,
+    ):
         try:
-            for node in lab.nodes.values():
-                if arguments.iso is not None:
-                    node.boot_image(arguments.iso)
+            if arguments.iso is not None:
+                with lab.phase("insert media, power on"):
+                    for node in lab.nodes.values():
+                        node.boot_image(arguments.iso)
             lab.check()
         except BaseException as error:
             finish(("end the lab", lab.stop), cause=error)
             raise
     try:
-        _describe_all(lab, time.monotonic() - begin)
+        if arguments.output == "json":
+            places.print_json({**places.document(records.read(lab.id)), **_services(lab)})
+        else:
+            _describe_all(lab, time.monotonic() - begin)
         sys.stdout.flush()
     except OSError as error:
         # What was asked for is done, and its name has to be known.
         print(f"node0-lab: lab {lab.id} is up; standard output: {error.strerror}", file=sys.stderr)
         discard_output()
     return 0
+
+
+def _services(lab: Lab) -> dict[str, object]:
+    """Return the lab's own addresses as plain data; passwords stay in their file."""
+    return {
+        "networks": [network.name for network in lab.topology.all_networks],
+        "bmc": {"url": lab.layout.bmc_url, "secrets": str(lab.layout.secrets)},
+        "registry": lab.layout.registry,
+    }
 
 
 def _describe_all(lab: Lab, seconds: float) -> None:
@@ -295,28 +318,45 @@ def _describe_all(lab: Lab, seconds: float) -> None:
     print(f"end it with: node0-lab down --lab {lab.id}")
 
 
-def _ls(_arguments: argparse.Namespace) -> int:
+def _ls(arguments: argparse.Namespace) -> int:
     labs = records.look()
+    running = [f.record for f in labs if f.state is records.State.RUNS and f.record is not None]
+    ledger = budget.Ledger(budget_file(), budget.capacity(labs_dir()))
+    entries, foreign = ledger.entries(), ledger.foreign()
+    if arguments.output == "json":
+        failed = {lab_dir.id: [watch.described(note) for note in watch.noted(lab_dir.root)] for lab_dir in labs}
+        document = {
+            "labs": [places.document(record) for record in running],
+            "failed": {name: notes for name, notes in failed.items() if notes},
+            "ended": [lab_dir.id for lab_dir in labs if lab_dir.state is records.State.ENDED],
+            "unclear": {lab_dir.id: lab_dir.line for lab_dir in labs if lab_dir.line},
+            "waiting": [{"lab": e.lab, "pid": e.pid, **_amount(e.amount)} for e in entries if e.waiting],
+            "free": _amount(ledger.free(entries)),
+        }
+        places.print_json(document)
+        return 0
     for lab_dir in labs:
         if lab_dir.line:
             print(f"{lab_dir.id}  {lab_dir.line}")
         _tell_what_ended(lab_dir)
         if lab_dir.state is records.State.ENDED:
             print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
-    for record in (f.record for f in labs if f.state is records.State.RUNS and f.record is not None):
+    for record in running:
         age = int(time.time() - record.created)
         owner = "kept" if record.kept or not alive(*record.owner) else f"pid {record.owner[0]}"
         print(f"{record.id}  {record.topology.name}, up {age // 60} min {age % 60} s, {owner}")
-        describe(record)
-    ledger = budget.Ledger(budget_file(), budget.capacity(labs_dir()))
-    entries = ledger.entries()
-    if count := ledger.foreign():
-        print(f"{count} entry(ies) of {budget_file()} are another version's, and are not counted")
+        places.tell(record)
+    if foreign:
+        print(f"{foreign} entry(ies) of {budget_file()} are another version's, and are not counted")
     for entry in entries:
         if entry.waiting:
             print(f"{entry.lab}  waits for {entry.amount} (pid {entry.pid})")
     print(f"{sum(f.state is records.State.RUNS for f in labs)} lab(s); free: {ledger.free(entries)}")
     return 0
+
+
+def _amount(amount: budget.Amount) -> dict[str, int]:
+    return {"memoryMiB": amount.mib, "vcpu": amount.vcpu, "diskGiB": amount.disk_gib}
 
 
 def _tell_what_ended(lab_dir: records.LabDirectory) -> None:
@@ -368,7 +408,8 @@ def _console(arguments: argparse.Namespace) -> int:
 
 
 def _open(arguments: argparse.Namespace) -> int:
-    with _attached(arguments) as lab:
+    # The proxy says itself when its lab ends.
+    with Lab.attach(_chosen(arguments.lab).id, watched=False) as lab:
         return access.serve(lab, arguments.what, arguments.port)
 
 
@@ -389,6 +430,8 @@ def _shot(arguments: argparse.Namespace) -> int:
 
 def _collect(arguments: argparse.Namespace) -> int:
     lab = _attached(arguments)
+    # A machine that does not answer costs half a minute.
+    logging.getLogger("lab.evidence").setLevel(logging.INFO)
     with lab:
         missing = lab.collect(arguments.directory)
     for line in missing:

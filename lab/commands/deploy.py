@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import get_args
 
 from installer.common.numbers import DAY, real_type, whole_type
 from lab.cleanup import afterwards
-from lab.commands.liveview import LiveView, last_time, note_time
+from lab.commands import interrupts, liveview, places
+from lab.commands.liveview import last_time, note_time
+from lab.commands.places import add_output
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, inputs, read, topology_for
+from lab.deploy import Deployment, inputs, read, stood_in, topology_for, without_stand_ins
 from lab.errors import TopologyError
+from lab.evidence import summary
+from lab.evidence.phases import Phases
 from lab.host import records
 from lab.host.budget import MEMORY_MIB
 from lab.host.paths import cache_dir, labs_dir, state_dir
 from lab.host.unsupported import unsupported
 from lab.inputs import ztp
 from lab.lab import Lab
-from lab.subject.options import OPTIONS, add_options, choose
-from lab.topology import Bmc, MachineKind, Topology, changed
+from lab.subject import hardware
+from lab.subject.options import OPTIONS, Chosen, add_options, choose
+from lab.topology import Bmc, MachineKind, Topology, changed, written
 
 KINDS = get_args(MachineKind)
 BMCS = get_args(Bmc)
@@ -60,7 +65,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a field of the lab's topology, for example nodes[0].disk_gib=40; VALUE is YAML. May be "
         "given again; applied in order after all other options, and each must leave a valid topology",
     )
-    add("--plan", action="store_true", help="print the lab as a topology file for `node0-lab up`, and start nothing")
+    add(
+        "--plan",
+        action="store_true",
+        help="check the files as `create image` does, print the lab as a topology file for `node0-lab up`, and start "
+        "nothing",
+    )
+    add(
+        "--as-is",
+        action="store_true",
+        help="change nothing that the files say: the lab adds its registry's mirror, credentials and CA, and a key, "
+        "and answers at no address that they name for another server",
+    )
+    add_output(parser)
     add_lab_options(parser)
     add(
         "--lab-keep",
@@ -99,91 +116,182 @@ def run(arguments: argparse.Namespace) -> int:
     """Install, and print what to do next; 0 when the cluster is installed. Raises LabError, DriverError, OSError."""
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
-    topology = topology_for(
+    wanted = topology_for(
         arguments.directory,
         installer=[arguments.installer] if arguments.installer else (),
         firmware=arguments.firmware,
         memory_mib=arguments.memory,
         vcpu=arguments.vcpu,
     )
-    topology = changed(topology.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
-    if arguments.plan and any(_asked(arguments, name) for name in OPTIONS):
-        # Machines are as large as what is to be installed demands.
-        topology = choose(lambda name: _asked(arguments, name)).sized(topology)
-    lines = [*unsupported(topology), *ztp.check(arguments.directory, topology)]
+    others = stood_in(wanted) if arguments.as_is else []
+    if arguments.as_is:
+        wanted = without_stand_ins(wanted)
+    wanted = changed(wanted.with_machines(arguments.machines).with_bmcs(arguments.bmc), arguments.set)
+    lines = [*unsupported(wanted), *ztp.check(arguments.directory, wanted)]
     if arguments.plan:
-        # A plan that this host cannot make is printed with the reasons: it may be for another host, or be edited.
-        print(topology.dump(), end="")
-        if lines:
-            raise TopologyError(str(arguments.directory), lines)
-        return 0
-    if topology.boot == "discovery-iso" and arguments.iso is None:
+        return _plan(arguments, wanted, lines)
+    if wanted.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
     if lines:
         raise TopologyError(str(arguments.directory), lines)
     chosen = choose(lambda name: _asked(arguments, name))
-    skip = (labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts")
+    skip = _skipped(arguments)
     inputs(arguments.directory, skip)
     if arguments.iso is None and not ztp.is_ztp(arguments.directory):
         # node0 also shows inputs that it has consumed, of which there is nothing to copy.
         read(arguments.directory)
-    lab = Lab(chosen.sized(topology), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
-    kind = f"{len(topology.nodes)} {topology.machine}, {topology.boot}"
-    begin, durations = time.monotonic(), cache_dir() / "deployments.json"
-    with _progress(arguments, topology, last_time(durations, kind)) as view, lab:
-        work = Deployment(lab, chosen.installer, chosen.subject)
-        describe(records.read(lab.id))
-        if view is not None:
-            view.machines, view.events = list(lab.nodes), work.directory / "logs/events.json"
-        done = False
+    topology = chosen.sized(wanted)
+    lab = Lab(topology, arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
+    notes = [f"machines: {line}" for line in hardware.raised(wanted, topology)]
+    silent = [text for text in others if text not in stood_in(wanted)]
+    notes += [
+        f"network: nothing answers at {text}, which the files name as a router or server; if yours does, --set "
+        f"'aliases=[{text}]'"
+        for text in silent
+    ]
+    return _Installation(arguments, lab, chosen, notes).run(skip)
 
-        def keep() -> None:
-            if arguments.lab_keep == "always" or (arguments.lab_keep == "on-failure" and not done):
-                lab.keep()
-                _tell_how_to_go_on(work, installed=done and work.kubeconfig.exists())
 
-        with afterwards(
-            ("collect the evidence", lab.collect),
-            ("keep the lab", keep),
-            ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
-        ):
-            work.prepare(arguments.directory, adapt=arguments.iso is None, skip=skip)
-            if arguments.iso is None:
-                work.create_image()
-            work.boot(image=arguments.iso)
-            if work.kubeconfig.exists():
-                work.wait()
-                note_time(durations, kind, time.monotonic() - begin)
-            lab.check()
-            done = True
+def _plan(arguments: argparse.Namespace, wanted: Topology, lines: list[str]) -> int:
+    """Print the lab; 0. Raises TopologyError with the reasons why there can be no such lab here, which may be for
+    another host, or be edited."""
+    topology = wanted
+    if any(_asked(arguments, name) for name in OPTIONS):
+        # Machines are as large as what is to be installed demands.
+        topology = choose(lambda name: _asked(arguments, name)).sized(wanted)
+    inputs(arguments.directory, _skipped(arguments))
+    if arguments.output == "json":
+        places.print_json(written(topology))
+    else:
+        print(topology.dump(), end="")
+    for line in hardware.raised(wanted, topology):
+        print(f"node0-lab: machines: {line}", file=sys.stderr)
+    if lines:
+        raise TopologyError(str(arguments.directory), lines)
     return 0
+
+
+def _skipped(arguments: argparse.Namespace) -> tuple[Path, ...]:
+    """Return the folders of labs, which may lie below the user's directory."""
+    return labs_dir(), state_dir(), cache_dir(), arguments.artifacts or state_dir() / "artifacts"
+
+
+class _Installation:
+    """One deployment in a lab that is not up yet, and what it says on standard output: lines as things come to exist,
+    or all of it as one document at the end."""
+
+    def __init__(self, arguments: argparse.Namespace, lab: Lab, chosen: Chosen, notes: Sequence[str]) -> None:
+        self.arguments, self.lab, self.chosen = arguments, lab, chosen
+        self.as_json = arguments.output == "json"
+        self.notes, self.adapted = list(notes), list[str]()
+        self.up = self.done = False
+        self.begin = time.monotonic()
+
+    def run(self, skip: Sequence[Path]) -> int:
+        """Bring up the lab and install; returns 0. Raises LabError, DriverError, OSError."""
+        lab, topology = self.lab, self.lab.topology
+        kind, durations = f"{len(topology.nodes)} {topology.machine}, {topology.boot}", cache_dir() / "deployments.json"
+        with (
+            interrupts.announced(self._consequence),
+            _progress(self.arguments, topology, last_time(durations, kind)) as view,
+            lab,
+        ):
+            self.up = True
+            work = Deployment(lab, self.chosen.installer, self.chosen.subject)
+            if view is not None:
+                view.machines, view.events = list(lab.nodes), work.directory / "logs/events.json"
+            with afterwards(
+                ("keep what the installer left", work.keep_evidence),
+                ("collect the evidence", self._collect),
+                ("publish the summary", lambda: summary.publish(lab.artifacts)),
+                ("keep the lab", self._keep),
+                ("say how to go on", self._tell),
+            ):
+                if not self.as_json:
+                    describe(records.read(lab.id))
+                self._install(work, skip)
+                if work.kubeconfig.exists():
+                    note_time(durations, kind, time.monotonic() - self.begin)
+                lab.check()
+                self.done = True
+        return 0
+
+    def _install(self, work: Deployment, skip: Sequence[Path]) -> None:
+        image, as_is = self.arguments.iso, self.arguments.as_is
+        others = stood_in(self.lab.topology)
+        self.notes += [
+            f"network: the lab answers at {text} too, in the place of that router or server" for text in others
+        ]
+        self.adapted = work.prepare(self.arguments.directory, adapt=image is None, as_is=as_is, skip=skip)
+        if not self.as_json:
+            for label, lines in (("lab", self.notes), ("adapted", self.adapted)):
+                for line in lines:
+                    print(f"{label:<10} {line}")
+        if image is None:
+            work.create_image()
+        work.boot(image=image)
+        if not work.kubeconfig.exists():
+            return
+        self.lab.note_cluster("installing")
+        if not self.as_json:
+            places.tell_cluster(records.read(self.lab.id))
+        work.wait()
+        self.lab.note_cluster("installed")
+
+    def _collect(self) -> None:
+        # The evidence has phases.json, to which this phase does not belong.
+        with Phases(self.lab.artifacts / "phases.json", lambda: False).phase("collect the evidence"):
+            self.lab.collect()
+
+    @property
+    def _stays(self) -> bool:
+        keep = self.arguments.lab_keep
+        return keep == "always" or (keep == "on-failure" and not self.done)
+
+    def _keep(self) -> None:
+        if self._stays:
+            self.lab.keep()
+
+    def _consequence(self) -> str:
+        lab_id = self.lab.id
+        if not self.up:
+            return f"lab {lab_id} is taken down"
+        after = (
+            f"lab {lab_id} stays (end it: node0-lab down --lab {lab_id})" if self._stays else "the lab is taken down"
+        )
+        return f"the installer is ended, evidence is collected (a second interrupt leaves it out), then {after}"
+
+    def _tell(self) -> None:
+        record = records.read(self.lab.id)
+        if self.as_json:
+            document = {
+                **places.document(record),
+                "installed": self.done,
+                "kept": self._stays,
+                "notes": self.notes,
+                "adapted": self.adapted,
+                "seconds": round(time.monotonic() - self.begin),
+            }
+            places.print_json(document)
+            return
+        if self._stays:
+            if self.done:
+                places.tell_cluster(record)
+            print(f"shell      node0-lab ssh --lab {self.lab.id} {next(iter(self.lab.nodes))}")
+            print(f"end it     node0-lab down --lab {self.lab.id}")
+        print(f"evidence   {self.lab.artifacts}")
 
 
 def _progress(
     arguments: argparse.Namespace, topology: Topology, expected: float | None
-) -> AbstractContextManager[LiveView | None]:
+) -> AbstractContextManager[liveview.LiveView | None]:
     """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose."""
     logging.getLogger().setLevel(logging.INFO)
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not arguments.verbose:
-        count = len(topology.nodes)
-        return LiveView(f"{topology.name}: {count} {topology.machine}{'s' * (count > 1)}", expected)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
-    return nullcontext()
+    return liveview.of(topology, expected, verbose=arguments.verbose)
 
 
 def _asked(arguments: argparse.Namespace, option: str) -> str | None:
     value: str | None = vars(arguments)[option.replace("-", "_")]
     return value
-
-
-def _tell_how_to_go_on(work: Deployment, *, installed: bool) -> None:
-    which = f"--lab {work.lab.id}"
-    if installed:
-        print(
-            f"console    {work.console_url} (user kubeadmin, password in {work.kubeconfig.parent}/kubeadmin-password)"
-        )
-        print(f"browser    node0-lab open {which} console")
-        print(f"kubectl    node0-lab kubectl {which} get nodes")
-    print(f"shell      node0-lab ssh {which} {next(iter(work.lab.nodes))}")
-    print(f"end it     node0-lab down {which}")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import msgspec
 
 from installer.common.numbers import real_type, whole_type
+from lab.commands.places import add_output, print_json
 from lab.errors import LabBrokenError, LabError
 from lab.faults import Fault, active
 from lab.host import records
@@ -120,11 +121,11 @@ def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.A
         help="number of the fault, from `node0-lab fault ls` (default: all)",
     )
     add_lab(end)
-    add_lab(
-        commands.add_parser(
-            "ls", help="list what is broken now", description="List the faults that have begun and not ended."
-        )
+    listing = commands.add_parser(
+        "ls", help="list what is broken now", description="List the faults that have begun and not ended."
     )
+    add_lab(listing)
+    add_output(listing)
 
 
 def fault_of(arguments: argparse.Namespace) -> Fault:
@@ -150,6 +151,9 @@ def run(arguments: argparse.Namespace, record: records.Record) -> int:
     """Run the command in a lab that runs; returns the exit code. Raises LabError."""
     if arguments.what == "ls":
         lasting = active.lasting(record.root)
+        if arguments.output == "json":
+            print_json({"lab": record.id, "faults": msgspec.to_builtins(lasting)})
+            return 0
         for begun in lasting:
             print(f"{begun.number}  {begun.since}  {_text(begun.fault)}")
         if not lasting:

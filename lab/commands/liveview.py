@@ -1,23 +1,29 @@
-"""A compact view of a deployment on a terminal: a line a step, a line a machine, the last message, the time."""
+"""A compact view of a lab's work on a terminal: a line a step, a line a machine, what is awaited, the time."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from drivers.console import strip_control
+from lab.topology import Topology
 
 #: A host's stages (docs/reference/installer.md §5.6), in an order that every role's keeps.
 STAGES = (
@@ -25,17 +31,57 @@ STAGES = (
     "Copying registry data to disk", "Waiting for control plane", "Waiting for controller", "Rebooting",
     "Waiting for ignition", "Configuring", "Joined", "Done",
 )  # fmt: skip
+#: Steps that may take longer than somebody waits in silence, and what they wait for.
+AWAITED = {
+    "wait for the machine": "memory, processors and disk that other labs hold",
+    "lab up": "the lab's DNS, registry, BMCs and machines",
+    "create image": "the installer makes what the machines boot",
+    "insert media": "BMCs fetch the image",
+    "power on": "BMCs switch the machines on",
+    "load config images": "machines start their live system, and read the config image",
+    "wait-for bootstrap-complete": "hosts boot, register, are checked and install; the first control plane comes up",
+    "wait-for install-complete": "the last host joins; cluster operators come up, and stop progressing",
+    "collect the evidence": "logs, screens and journals of the machines",
+}
 _PHASE = re.compile(r"phase (?P<name>.+?)(?:: (?P<outcome>passed|failed) after (?P<seconds>[0-9.]+) s)?")
 _LOGGED = re.compile(r"(?:time=\S+ )?level=(?P<level>\w+) msg=(?P<text>.*)")
 _STAGE = re.compile(r"Host: (?P<host>\S+), reached installation stage (?P<stage>.*)")
+# Messages after which what an installer warned of before holds no more: of all, or of one host or validation.
+_PROGRESS = re.compile(
+    r"Cluster is ready for install|Successfully registered .*|.*reached installation stage .*"
+    r"|Bootstrap (Kube API Initialized|is complete)"
+)
+_MENDED = re.compile(
+    r"Host (?P<host>\S+?):? (updated status from \S+ to (known|preparing)|validation: ).*"
+    r"|.*(?P<validation>[Vv]alidation '.+') is now fixed"
+)
+# States, which others follow: they are shown while they hold, and stay when the work fails.
+_STATE = re.compile(
+    r"(?P<topic>(Cluster|Host \S+) validation\b[^0-9]*|Host \S+: updated status|Cannot access Rendezvous Host).*"
+)
+# The lab itself names the release: no news.
+_OWN_DOING = "Found override for release image"
+# Their warnings are news in a log: what is waited for, again and again, and what the commands print themselves.
+_STATUS = ("lab.host.budget", "lab.lab")
 LAST_WITH_HOSTS = "wait-for bootstrap-complete"
 _BAR = 24
 _MOST_EVENTS = 64 << 20
 _QUIET = ("debug", "info", "trace")
+#: A warning that still holds after so many seconds stays on the terminal.
+LASTS_SECONDS = 20.0
+_MOST_PENDING = 4
+_SILENT_SECONDS = 10
+
+
+class _Warning(NamedTuple):
+    at: float
+    text: str
+    level: str
 
 
 class LiveView(logging.Handler):
-    """The view for the length of a `with` block, fed by the log. Warnings and errors stay above it.
+    """The view for the length of a `with` block, fed by the log. Errors and the lab's own warnings stay above it at
+    once, the installer's once they have lasted.
 
     `expected` is how long such an installation took last time (s), `machines` are the names to show, and `events` is
     the file in which the installer keeps what the service reports.
@@ -50,6 +96,8 @@ class LiveView(logging.Handler):
         self._began = time.monotonic()
         self._steps: list[tuple[str, float, float | None, bool]] = []  # name, begin, seconds, passed
         self._last = ""
+        self._heard = self._began
+        self._pending: list[_Warning] = []
         self._guard = threading.Lock()
         self._others: list[logging.Handler] = []
         self._live = Live(
@@ -66,29 +114,76 @@ class LiveView(logging.Handler):
         self._live.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         logging.getLogger().handlers = self._others
-        self._last = ""
+        if error is not None:
+            self._stay(self._lasting(0.0))
+        self._pending, self._last = [], ""
         self._live.__exit__(None, None, None)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take up a message: a step's begin or end, or the last that was heard."""
+        """Take up a message: a step's begin or end, a warning, or the last that was heard."""
         text = strip_control(record.getMessage()).strip()
         logged = _LOGGED.fullmatch(text)
         level = logged["level"] if logged else record.levelname.lower()
         text = logged["text"].removeprefix('"').removesuffix('"').replace('\\"', '"') if logged else text
         if phase := _PHASE.fullmatch(text):
+            if phase["outcome"] == "failed":
+                self._stay(self._lasting(0.0))
             self._take(phase)
-        elif text:
-            self._last = text
-            if level not in _QUIET:
-                self._console.print(Text(f"{level}: {text}", "red" if level in ("error", "fatal") else "yellow"))
+        elif not text or text.startswith(_OWN_DOING):
+            return
+        elif logged and (level == "warning" or text.startswith("Cannot access")):
+            self._warn(_Warning(time.monotonic(), text, "warning"))
+        elif level in _QUIET or record.name in _STATUS:
+            self._hear(text)
+        else:
+            self._stay([_Warning(record.created, text, level)])
+        self._stay(self._lasting(LASTS_SECONDS))
+
+    def _warn(self, warning: _Warning) -> None:
+        """Show a warning, in the place of an older one on the same state."""
+        state = _STATE.match(warning.text)
+        with self._guard:
+            if state:
+                self._pending = [other for other in self._pending if not other.text.startswith(state["topic"])]
+            self._pending.append(warning)
+
+    def _hear(self, text: str) -> None:
+        mended = _MENDED.fullmatch(text)
+        with self._guard:
+            self._last, self._heard = text, time.monotonic()
+            if _PROGRESS.fullmatch(text):
+                self._pending = []
+            elif mended and (about := mended["validation"] or mended["host"]):
+                self._pending = [warning for warning in self._pending if about not in warning.text]
+
+    def _lasting(self, seconds: float) -> list[_Warning]:
+        """Return and forget the warnings that have held so long; without `seconds`, all."""
+        latest = time.monotonic() - seconds
+        with self._guard:
+            lasting = [
+                warning
+                for warning in self._pending
+                if not seconds or (warning.at <= latest and not _STATE.match(warning.text))
+            ]
+            self._pending = [warning for warning in self._pending if warning not in lasting]
+        return lasting
+
+    def _stay(self, warnings: Sequence[_Warning]) -> None:
+        for warning in warnings:
+            self._console.print(_coloured(warning))
 
     def _take(self, phase: re.Match[str]) -> None:
         now = time.monotonic()
         with self._guard:
+            self._last, self._heard = "", now
             if phase["outcome"] is None:
                 self._steps.append((phase["name"], now, None, True))
+            elif phase["outcome"] == "passed":
+                self._pending = []
             for number, (name, begin, seconds, _) in enumerate(self._steps):
                 if name == phase["name"] and seconds is None and phase["outcome"] is not None:
                     self._steps[number] = (name, begin, float(phase["seconds"]), phase["outcome"] == "passed")
@@ -98,21 +193,31 @@ class LiveView(logging.Handler):
         total = f"{clock(now - self._began)}" + (f" (last time {clock(self._expected)})" if self._expected else "")
         parts: list[RenderableType] = [Text.assemble((self._title, "bold"), "  ", total)]
         with self._guard:
-            steps = list(self._steps)
+            steps, last, heard = list(self._steps), self._last, self._heard
+            # What is no mere state is seen best, at the end.
+            pending = sorted(self._pending, key=lambda warning: not _STATE.match(warning.text))[-_MOST_PENDING:]
         for name, begin, seconds, passed in steps:
             mark, style = (
                 ("✓", "green") if passed and seconds is not None else ("…", "cyan") if passed else ("✗", "red")
             )
+            awaited = f"  {AWAITED[name]}" if seconds is None and name in AWAITED else ""
             parts.append(
-                Text.assemble((f" {mark} ", style), f"{name}  {clock(now - begin if seconds is None else seconds)}")
+                Text.assemble(
+                    (f" {mark} ", style),
+                    f"{name}  {clock(now - begin if seconds is None else seconds)}",
+                    (awaited, "dim"),
+                    no_wrap=True,
+                    overflow="ellipsis",
+                )
             )
         # After the bootstrap no service says any more how far a host is.
         over = any(name == LAST_WITH_HOSTS and seconds is not None for name, _, seconds, _ in steps)
         if not over and (stages := self._stages()):
             parts.append(self._hosts(stages))
-        if self._last:
-            last = Text(f"   {self._last}", "dim", no_wrap=True, overflow="ellipsis")
-            parts.append(last)
+        parts += [Padding(_coloured(warning), (0, 0, 0, 3)) for warning in pending]
+        if last:
+            ago = f" ({now - heard:.0f} s ago)" if now - heard >= _SILENT_SECONDS else ""
+            parts.append(Text.assemble((f"  {ago} {last}", "dim"), no_wrap=True, overflow="ellipsis"))
         return Group(*parts)
 
     def _hosts(self, stages: dict[str, str]) -> Table:
@@ -143,6 +248,20 @@ class LiveView(logging.Handler):
         )
         found = (_STAGE.fullmatch(strip_control(text)) for text in texts)
         return {match["host"]: match["stage"] for match in found if match}
+
+
+def _coloured(warning: _Warning) -> Text:
+    return Text(f"{warning.level}: {warning.text}", "yellow" if warning.level == "warning" else "red")
+
+
+def of(topology: Topology, expected: float | None, *, verbose: bool) -> AbstractContextManager[LiveView | None]:
+    """Return the view of work on a lab where stderr is a terminal that can show it, and no log is asked for; else
+    nothing's."""
+    if verbose or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return nullcontext()
+    count = len(topology.nodes)
+    logging.getLogger().setLevel(logging.INFO)
+    return LiveView(f"{topology.name}: {count} {topology.machine}{'s' * (count > 1)}", expected)
 
 
 def clock(seconds: float) -> str:

@@ -110,6 +110,7 @@ class Images:
                     with self._lock:
                         if version and (kept := self._folder / version).exists():
                             os.link(kept, target)
+                            _hang_up(answer)
                             return None
                         mine = version not in self._coming
                         if version:
@@ -141,6 +142,13 @@ class Images:
                 if version:
                     os.link(part.name, self._folder / version)
                 os.link(part.name, target)
+
+
+def _hang_up(answer: aiohttp.ClientResponse) -> None:
+    """End the connection of an answer whose rest nobody reads: closing one of TLS takes longer than its event loop
+    lives."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
 
 
 async def _while_wanted(work: Coroutine[Any, Any, None], unwanted: Callable[[], bool], shown: str) -> None:

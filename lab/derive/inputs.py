@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,9 @@ from lab.errors import TopologyError
 VERSION = 1
 #: The command takes less than a second, and this machine may be busy.
 ANSWER_SECONDS = 120.0
-_MESSAGE = " msg="
+_MESSAGE, _WARNING = " msg=", "level=warning"
+
+log = logging.getLogger(__name__)
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -141,9 +144,9 @@ class Inputs(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def ask(installer: Sequence[str], directory: Path, variables: Mapping[str, str]) -> Inputs:
-    """Have node0 read the inputs of a directory; `variables` are added to its environment. Raises TopologyError with
-    what it says of them."""
-    command = [*installer, "agent", "show", "inputs", "--dir", str(directory), "-o", "json", "--log-level", "error"]
+    """Have node0 read the inputs of a directory; `variables` are added to its environment. Its warnings are logged.
+    Raises TopologyError with what it says of them."""
+    command = [*installer, "agent", "show", "inputs", "--dir", str(directory), "-o", "json", "--log-level", "warning"]
     try:
         result = subprocess.run(
             command,
@@ -159,9 +162,13 @@ def ask(installer: Sequence[str], directory: Path, variables: Mapping[str, str])
         raise TopologyError(
             str(directory), f"{installer[-1]} did not describe it within {error.timeout:g} s"
         ) from error
+    said = [line.partition(_MESSAGE) for line in result.stderr.splitlines() if _MESSAGE in line]
+    for _, _, text in (words for words in said if words[0].endswith(_WARNING)):
+        log.warning("%s: %s", directory, text)
     if result.returncode:
-        lines = [line.partition(_MESSAGE)[2] for line in result.stderr.splitlines() if _MESSAGE in line]
-        raise TopologyError(str(directory), lines or f"{installer[-1]} ended with {result.returncode}")
+        lines = [text for level, _, text in said if not level.endswith(_WARNING)]
+        reason = lines or f"{installer[-1]} ended with {result.returncode}"
+        raise TopologyError(str(directory), reason, max(result.returncode, 1))
     return decoded(result.stdout)
 
 

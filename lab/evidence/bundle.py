@@ -6,9 +6,10 @@ libvirt/NAME.{inactive,live}.xml, network-BRIDGE.xml, qemu-NAME.log
 services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
 nodes/NAME/*                journal, containers, addresses, disks: over SSH, if the node answers
 phases.json                 phases with durations
-lab-failed.txt              parts of the lab that ended unexpectedly, with their last lines: then the run is void
+about.json                  what was run: cluster, release, date, the command that runs it again
+lab-failed.txt              parts of the lab that ended unexpectedly, with their last lines: then the run is invalid
 missing.txt                 what could not be collected, and why
-index.html                  all of it on one page (lab.evidence.report)
+index.html                  all of it on one page (lab.evidence.report); summary.md: the same in short, in Markdown
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
 from installer.common.redact import Redactor, redact
 from lab.errors import LabError
-from lab.evidence import report
+from lab.evidence import record, report
 from lab.machines.factory import documents
 from lab.supervisor import watch
 
@@ -164,7 +165,7 @@ def tell_failure(ended: Sequence[Ended], target: Path) -> None:
     if ended:
         target.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{watch.described(e)}\n" + "".join(f"    {x}\n" for x in e.tail.splitlines()) for e in ended)
-        (target / report.LAB_FAILED).write_text(text)
+        (target / record.LAB_FAILED).write_text(text)
 
 
 def _write_network(owner: Hypervisor, name: str, file: Path) -> None:
@@ -182,6 +183,7 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
             xml = work.folder("libvirt") / f"network-{name}.xml"
             work.attempt(f"XML of network {name}", partial(_write_network, owner, name, xml))
     running: list[Node] = []
+    log.info("evidence: logs of services, consoles and screens")
     for node in lab.nodes.values():
 
         def look(node: Node = node) -> None:
@@ -190,6 +192,7 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
 
         work.attempt(f"outside of {node.name}", look)
     for node in running:
+        log.info("evidence: %s over SSH (up to %g s where it does not answer)", node.name, SSH_SECONDS)
         work.attempt(f"inside of {node.name}", partial(work.inside, node))
     trouble = "".join(f"{name}: {line}\n" for name, lines in lab.kernel_trouble().items() for line in lines)
     if trouble:

@@ -20,9 +20,9 @@ _MARK_BYTES = 256
 #: What runs leave at the top of their folders, apart from folders with a mark of their own. A folder in which anything
 #: else lies has become somebody's.
 NAMES = frozenset({
-    MARK, ".index.html.new", "browser.log", "commands", "console", "evidence-lost.txt", "index.html", "installer",
-    "kernel-trouble.txt", "lab-failed.txt", "left-out.txt", "libvirt", "machines", "missing.txt", "nodes", "page.txt",
-    "phases.json", "phases.json.new", "pytest.log", "screens", "services", "tests.json",
+    MARK, ".index.html.new", "about.json", "browser.log", "commands", "console", "evidence-lost.txt", "index.html",
+    "installer", "kernel-trouble.txt", "lab-failed.txt", "left-out.txt", "libvirt", "machines", "missing.txt", "nodes",
+    "page.txt", "phases.json", "phases.json.new", "pytest.log", "screens", "services", "summary.md", "tests.json",
 })  # fmt: skip
 
 

@@ -15,6 +15,9 @@ from lab.cleanup import finish
 
 log = logging.getLogger(__name__)
 
+#: Ctrl-C, and signals that a program turns into one of these: they say nothing about what was being done.
+INTERRUPTIONS = (KeyboardInterrupt, SystemExit)
+
 
 class Phases:
     """A list of phases, which may nest. The file is rewritten whenever one begins or ends, for runs that are killed,
@@ -50,7 +53,8 @@ class Phases:
         try:
             yield
         except BaseException as error:
-            entry["outcome"], entry["error"] = "failed", str(error)[:500]
+            entry["outcome"] = "interrupted" if isinstance(error, INTERRUPTIONS) else "failed"
+            entry["error"] = str(error)[:500]
             finish(("note the end of the phase", lambda: self._end(entry, begin)), cause=error)
             raise
         entry["outcome"] = "passed"
@@ -65,6 +69,16 @@ class Phases:
 
     def _nesting(self) -> int:
         return int(getattr(self._depth, "now", 0))
+
+    def interrupted(self) -> None:
+        """Note that the run was interrupted, if no phase has said so: it may come between two phases."""
+        with self._lock:
+            if not any(entry["outcome"] == "interrupted" for entry in self._entries):
+                began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+                at = round(time.monotonic() - self._origin, 3)
+                nothing = {"depth": 0, "seconds": 0.0, "outcome": "interrupted", "error": ""}
+                self._entries.append({"name": "interruption", "began": began, "at": at, **nothing})
+                self.write()
 
     def seconds(self) -> dict[str, float]:
         """Durations of the phases that have ended, by name; the last one where a name occurs more than once."""

@@ -6,28 +6,21 @@ tests.json (outcomes of tests, if there were any), and the files that exist.
 
 from __future__ import annotations
 
-import json
-import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from lab.errors import EvidenceError
+from lab.evidence import reason, summary
+from lab.evidence.reason import Reason
+from lab.evidence.record import COMMAND, LAB_FAILED, Run, clock, depth_of, files_in, runs, seconds_of, text_in, word
 
 PAGE = "index.html"
-TESTS = "tests.json"
-LAB_FAILED = "lab-failed.txt"
-# The worst first: a void run says nothing about what was tested, so void outranks everything else.
-_OUTCOMES = ("void", "failed", "running", "passed", "skipped")
-_KNOWN = set(_OUTCOMES)
 _BAR_EM = 24.0
 _MANY = 12
-# Levels of phases that are shown, the longest duration in seconds that is believed, bytes that are read of a file.
-_DEEPEST, _LONGEST, _MOST = 8, 366 * 86400.0, 8 << 20
 # Characters of a page before its style, at most.
 _HEAD = 2000
 # Title, and the patterns of its files below the run's directory; a file that an earlier title has listed is left out.
@@ -43,98 +36,26 @@ EVIDENCE = (
     ("machines", ("libvirt/*",)),
     ("could not be collected", ("missing.txt",)),
 )
+# By which a page of ours is known, of this version and earlier ones.
+_MARK = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222"
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222}
-table{border-collapse:collapse;margin:.5rem 0 1rem}
-td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
+:root{color-scheme:light}*{box-sizing:border-box}
+body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222;background:#fff}
+table{border-collapse:collapse;margin:.5rem 0 1rem}.scroll{overflow-x:auto}
+td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}h1,dd,li,td,a{overflow-wrap:anywhere}
 h2{margin:2rem 0 .3rem;border-top:1px solid #ccc;padding-top:1rem}.s{text-align:right;font-variant-numeric:tabular-nums}
-.passed{color:#176b2c}.failed,.error{color:#b3261e;font-weight:600}.void{color:#6a1b9a;font-weight:600}
-.lab{border-left:.3rem solid #6a1b9a;padding-left:1rem}.running,.skipped{color:#8a5a00}
-.bar{display:inline-block;height:.7em;background:#8fb2d9}.bar.failed{background:#e0928c}pre{white-space:pre-wrap;margin:0}
-img{max-height:9rem;border:1px solid #ccc;margin-right:.5rem}details{margin:.2rem 0}a{color:#0b57a4}
+.passed{color:#176b2c}.failed,.error{color:#b3261e;font-weight:600}.void,.interrupted{color:#6a1b9a;font-weight:600}
+.reason{border-left:.3rem solid #b3261e;padding:.1rem 0 .1rem 1rem;background:#fdf6f5}
+.lab{border-color:#6a1b9a;background:#faf5fc}.running,.skipped{color:#8a5a00}
+.bar{display:inline-block;height:.7em;background:#8fb2d9;max-width:40vw}.bar.failed{background:#e0928c}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:0}
+.console{font-size:12px;background:#222;color:#eee;padding:.5rem;max-height:20rem;overflow:auto}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem}dt{color:#57606a}dd{margin:0}
+img{max-width:100%;max-height:9rem;border:1px solid #ccc;margin-right:.5rem}details{margin:.2rem 0}a{color:#0b57a4}
 """
 
 
-@dataclass(frozen=True)
-class Run:
-    """One directory of artefacts; entries as in phases.json and tests.json."""
-
-    name: str
-    folder: Path
-    phases: Sequence[dict[str, Any]]
-    tests: Sequence[dict[str, Any]]
-    _: KW_ONLY
-    lab_failed: str = ""
-
-    @property
-    def outcome(self) -> str:
-        """void (the lab itself failed), failed, running (or killed while it ran), passed, or skipped."""
-        # A test that ends a daemon itself is the only one that passes in a lab that has failed.
-        if self.lab_failed and {str(entry.get("outcome")) for entry in self.tests} != {"passed"}:
-            return "void"
-        phases = {str(entry.get("outcome")) for entry in self.phases}
-        # Where tests were run, their outcome counts: they may have expected a phase to fail, but not to go on.
-        tests = {str(entry.get("outcome")) for entry in self.tests}
-        outcomes = tests | (phases & {"running"}) if tests else phases
-        if outcomes - _KNOWN:
-            return "failed"  # nobody knows what it means
-        # Where there is nothing, it was killed before it began.
-        return next((o for o in _OUTCOMES if o in outcomes), "running")
-
-    @property
-    def seconds(self) -> float:
-        """The total duration of its phases, in seconds."""
-        return sum(_seconds(entry) for entry in self.phases if not _depth(entry))
-
-
-def _number(value: object, most: float) -> float:
-    """Return a number of another program's, from 0 to `most`; 0 for what is none."""
-    try:
-        number = float(value) if isinstance(value, (int, float)) else 0.0
-    except OverflowError:
-        return 0.0
-    return min(most, max(0.0, number)) if math.isfinite(number) else 0.0
-
-
-def _seconds(entry: dict[str, Any]) -> float:
-    return _number(entry.get("seconds"), _LONGEST)
-
-
-def _depth(entry: dict[str, Any]) -> int:
-    return int(_number(entry.get("depth"), _DEEPEST))
-
-
-def _entries(path: Path) -> list[dict[str, Any]]:
-    """Return the entries of a file; an invalid one for what cannot be read as such."""
-    if not os.path.lexists(path):
-        return []
-    try:
-        entries = json.loads(_text(path))
-    except (ValueError, RecursionError):
-        entries = None
-    why = f"{path.name} is damaged: what it said is not known"
-    unknown = {"name": path.name, "outcome": "void", "message": why, "error": why}
-    return [entry if isinstance(entry, dict) else unknown for entry in (entries if isinstance(entries, list) else [0])]
-
-
-def _text(path: Path, most: int = _MOST) -> str:
-    """Return the beginning of a regular file: a pipe would be waited for. Empty where it cannot be read."""
-    try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            return file.read(most).decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def runs(root: Path) -> list[Run]:
-    """Return the runs below a directory, or the run that it is itself; sorted by name."""
-    folders = [root] if (root / "phases.json").exists() else sorted(p.parent for p in root.glob("*/phases.json"))
-    return [
-        Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS), lab_failed=_text(f / LAB_FAILED))
-        for f in folders
-    ]
+_SCROLL = '<div class=scroll tabindex=0 role=region aria-label="{}">'
 
 
 def _link(path: Path, root: Path, text: str) -> str:
@@ -145,44 +66,31 @@ def _address(path: Path, root: Path) -> str:
     return quote(os.fsencode(path.relative_to(root)))
 
 
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}" if seconds >= 60 else f"{seconds:.1f} s"
-
-
 def _pre(text: Any) -> str:
     return f"<pre>{escape(str(text))}</pre>" if text else ""
 
 
 def _phases(run: Run) -> Iterable[str]:
-    scale = _BAR_EM / max([run.seconds, *map(_seconds, run.phases), 0.001])
-    yield "<table><tr><th>phase<th class=s>took<th><th>"
+    scale = _BAR_EM / max([run.seconds, *map(seconds_of, run.phases), 0.001])
+    yield f"{_SCROLL.format(f'phases of {escape(run.name)}')}<table><tr><th>phase<th class=s>took<th>share<th>outcome"
     for entry in run.phases:
-        seconds, outcome = _seconds(entry), escape(str(entry.get("outcome")))
-        indent = "&nbsp;" * 4 * _depth(entry)
+        seconds, outcome = seconds_of(entry), escape(str(entry.get("outcome")))
+        indent = "&nbsp;" * 4 * depth_of(entry)
         bar = f'<span class="bar {outcome}" style="width:{seconds * scale:.2f}em"></span>'
-        yield f"<tr><td>{indent}{escape(str(entry.get('name')))}<td class=s>{_clock(seconds)}<td>{bar}"
-        yield f'<td class="{outcome}">{"" if outcome == "passed" else outcome}{_pre(entry.get("error"))}'
-    yield "</table>"
+        yield f"<tr><td>{indent}{escape(str(entry.get('name')))}<td class=s>{clock(seconds)}<td>{bar}"
+        yield f'<td class="{outcome}">{"" if outcome == "passed" else word(outcome)}{_pre(entry.get("error"))}'
+    yield "</table></div>"
 
 
 def _tests(run: Run) -> Iterable[str]:
     if not run.tests:
         return
-    yield "<table><tr><th>test<th class=s>took<th>"
+    yield f"{_SCROLL.format(f'tests of {escape(run.name)}')}<table><tr><th>test<th class=s>took<th>outcome"
     for entry in run.tests:
         outcome = escape(str(entry.get("outcome")))
-        yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{_clock(_seconds(entry))}"
-        yield f'<td class="{outcome}">{outcome}{_pre(entry.get("message"))}'
-    yield "</table>"
-
-
-def files_in(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of a pattern that have anything in them, sorted; none where they cannot be listed: what a host
-    sent may nest too deeply."""
-    try:
-        return sorted(path for path in folder.glob(pattern) if path.is_file() and path.stat().st_size)
-    except (OSError, RecursionError):
-        return []
+        yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{clock(seconds_of(entry))}"
+        yield f'<td class="{outcome}">{word(outcome)}{_pre(entry.get("message"))}'
+    yield "</table></div>"
 
 
 def _evidence(run: Run, root: Path) -> Iterable[str]:
@@ -200,36 +108,70 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
             yield f"<details{is_open}><summary>{escape(title)}</summary>{links}</details>"
 
 
+def _reason(run: Run, why: Reason, root: Path) -> Iterable[str]:
+    """Yield a red run's reason: the last error, its cause, the consoles' ends."""
+    invalid = run.outcome in reason.INVALID
+    yield f'<section class="reason{" lab" if invalid else ""}">{_pre(why.error)}'
+    if invalid:
+        who = "The lab itself failed: this" if run.outcome == "void" else "This"
+        yield f"<p>{who} run is invalid, and says nothing about what was tested in it. Run it again."
+    yield f"<p>Cause: <strong>{escape(why.cause)}</strong>. {escape(why.diagnosis.advice)}"
+    for place, (machine, tail) in enumerate(why.consoles.items()):
+        log = _link(run.folder / "console" / f"{machine}.txt", root, "all of it")
+        yield f"<details{'' if place else ' open'}><summary>Last lines of {escape(machine)}'s console</summary>"
+        label = f"console of {escape(machine)} in {escape(run.name)}"
+        yield f'<pre class=console tabindex=0 role=region aria-label="{label}">'
+        yield f"{escape(tail)}</pre>"
+        yield f"<p>{log}</details>"
+    yield "</section>"
+
+
+def _about(run: Run) -> Iterable[str]:
+    if run.about:
+        yield "<dl>"
+        yield from (f"<dt>{escape(name)}<dd>{_fact(name, value)}" for name, value in run.about.items())
+        yield "</dl>"
+
+
+def _fact(name: str, value: str) -> str:
+    return f"<code>{escape(value)}</code>" if name == COMMAND else escape(value)
+
+
 def page(root: Path, all_runs: Sequence[Run]) -> str:
     """Return the page for these runs, with links relative to `root`."""
-    lines = ["<!doctype html><html lang=en><meta charset=utf-8>", f"<title>{escape(root.absolute().name)}</title>"]
-    lines += [f"<style>{_STYLE}</style><h1>{escape(root.absolute().name)}</h1>"]
-    for run in (run for run in all_runs if run.outcome == "void"):
-        lines.append(f"<section class=lab><h2 class=void>The lab itself failed: {escape(run.name)} is void</h2>")
-        lines.append("<p>This says nothing about what was tested in it. Run it again.")
-        failure = run.lab_failed or "\n".join(
-            str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void"
-        )
-        lines.append(f"{_pre(failure)}</section>")
-    if len(all_runs) > 1:
-        lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
-        for run in all_runs:
+    title = escape(root.absolute().name)
+    lines = ["<!doctype html><html lang=en><meta charset=utf-8>"]
+    lines += [f'<meta name=viewport content="width=device-width,initial-scale=1"><title>{title}</title>']
+    lines += [f"<style>{_STYLE}</style><main>"]
+    whys = [reason.of(run) for run in all_runs]
+    if len(all_runs) != 1:
+        lines += [f"<h1>{title}</h1>", _SCROLL.format("runs")]
+        lines += ["<table><tr><th>run<th>outcome<th class=s>took<th>error"]
+        for run, why in zip(all_runs, whys, strict=True):
             lines.append(f'<tr><td><a href="#{quote(os.fsencode(run.name))}">{escape(run.name)}</a>')
-            lines.append(f'<td class="{run.outcome}">{run.outcome}<td class=s>{_clock(run.seconds)}')
-        lines.append("</table>")
-    for run in all_runs:
-        lines.append(
-            f'<h2 id="{escape(run.name)}">{escape(run.name)}: <span class="{run.outcome}">{run.outcome}</span></h2>'
-        )
-        lines += [*_tests(run), *_phases(run), *_evidence(run, root)]
-    return "\n".join(lines) + "\n"
+            lines.append(f'<td class="{run.outcome}">{escape(word(run.outcome))}<td class=s>{clock(run.seconds)}')
+            lines.append(f"<td>{escape(why.error.partition(chr(10))[0][:200]) if why else ''}")
+        lines.append("</table></div>")
+    head = "h2" if len(all_runs) != 1 else "h1"
+    for run, why in zip(all_runs, whys, strict=True):
+        state = f'<span class="{run.outcome}">{escape(word(run.outcome))}</span>'
+        lines.append(f'<{head} id="{escape(run.name)}">{escape(run.name)}: {state}</{head}>')
+        lines += [
+            *(_reason(run, why, root) if why else ()),
+            *_about(run),
+            *_tests(run),
+            *_phases(run),
+            *_evidence(run, root),
+        ]
+    return "\n".join([*lines, "</main>"]) + "\n"
 
 
 def check(root: Path) -> None:
-    """Raise EvidenceError where another file is called as our page would be."""
-    path = root / PAGE
-    if path.is_symlink() or (path.exists() and not (path.is_file() and _STYLE in _text(path, len(_STYLE) + _HEAD))):
-        raise EvidenceError(f"{path}: is no page of a run, and would be replaced: name another folder")
+    """Raise EvidenceError where another file is called as our page or its summary would be."""
+    for path, mark in ((root / PAGE, _MARK), (root / summary.SUMMARY, summary.HEAD)):
+        is_ours = path.is_file() and not path.is_symlink() and mark in text_in(path, len(mark) + _HEAD)
+        if os.path.lexists(path) and not is_ours:
+            raise EvidenceError(f"{path}: is no page of a run, and would be replaced: name another folder")
 
 
 def write(root: Path) -> Path | None:
@@ -242,4 +184,5 @@ def write(root: Path) -> Path | None:
     temporary.unlink(missing_ok=True)  # it may be a link
     # Names of files may be no UTF-8, and JSON may have halves of characters.
     temporary.write_bytes(page(root, all_runs).encode(errors="replace"))
+    summary.write(root)
     return temporary.replace(root / PAGE)

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -42,7 +43,8 @@ _NEW, _DEAD = ".new-", ".dead-"
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One lab. Processes are (pid, start time in clock ticks); `supervisor` is None while the lab is being made;
     `init` is the pid, as the machine sees it, of its namespaces' first process; `machines` maps names to UUIDs,
-    `mirrors` the release's repositories to their paths on the lab's registry, `components` its tags to images."""
+    `mirrors` the release's repositories to their paths on the lab's registry, `components` its tags to images.
+    `cluster` is `installing` from when machines have booted what `deploy` made, then `installed`."""
 
     id: str
     topology: Topology
@@ -55,6 +57,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     machines: dict[str, str] = {}
     mirrors: tuple[tuple[str, str], ...] = ()
     components: dict[str, str] = {}
+    cluster: Literal["", "installing", "installed"] = ""
 
     @property
     def root(self) -> Path:

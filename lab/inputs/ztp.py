@@ -17,6 +17,7 @@ from installer.common.inputs import read_input
 from installer.common.secretfiles import write_private
 from lab.derive import AGENT, INSTALL
 from lab.errors import TopologyError
+from lab.inputs.changes import differences
 from lab.inputs.configs import Access, boot_fields, merged_secret, through_proxy
 from lab.topology import Topology
 
@@ -28,6 +29,7 @@ IMAGE_SET = f"{FOLDER}/cluster-image-set.yaml"
 REGISTRIES = "mirror/registries.conf"
 CA_BUNDLE = "mirror/ca-bundle.crt"
 _KEY = ".dockerconfigjson"
+_ADAPTED = (PULL_SECRET, IMAGE_SET, CLUSTER_INSTALL, INFRA_ENV, AGENT)
 
 
 def is_ztp(directory: Path) -> bool:
@@ -64,22 +66,29 @@ def check(directory: Path, topology: Topology) -> list[str]:
     return []
 
 
-def adapt(directory: Path, topology: Topology, access: Access, pullspec: str) -> None:
+def adapt(directory: Path, topology: Topology, access: Access, pullspec: str, *, as_is: bool = False) -> list[str]:
     """Add the lab's registry, credentials, CA, SSH key, clock, proxy and Tang server to the manifests of `directory`,
-    and name the release that is installed. Raises TopologyError."""
-    environment = _manifest(directory, INFRA_ENV).get("spec") or {}
-    installed = _manifest(directory, CLUSTER_INSTALL).get("spec") or {}
+    and name the release that is installed; `as_is` leaves out the clock and how hosts boot. Returns a line for each
+    field that changed, without secrets. Raises TopologyError."""
+    before = {name: _manifest(directory, name) for name in _ADAPTED}
+    environment = before[INFRA_ENV].get("spec") or {}
+    installed = before[CLUSTER_INSTALL].get("spec") or {}
+    clocks = [] if as_is else [topology.gateway]
     # The installer takes the second field where the first is empty: filling in the first would hide the user's second.
     key = environment.get("sshAuthorizedKey") or installed.get("sshPublicKey")
     bundle = _text(directory / CA_BUNDLE) or str(environment.get("additionalTrustBundle") or "")
     _edit(directory, PULL_SECRET, lambda manifest: _secret(manifest, access))
     _edit(directory, IMAGE_SET, lambda manifest: _put(manifest, releaseImage=pullspec))
     _edit(directory, CLUSTER_INSTALL, lambda manifest: _cluster_install(manifest, topology, access))
-    _edit(directory, INFRA_ENV, lambda manifest: _infra_env(manifest, topology, access, key))
+    _edit(directory, INFRA_ENV, lambda manifest: _infra_env(manifest, topology, access, key=key, clocks=clocks))
     _registries(directory / REGISTRIES, "".join(_registry(*mirror) for mirror in access.mirrors))
     # No blank line after the last certificate: the installer refuses one.
     write_private(directory / CA_BUNDLE, f"{_joined(bundle, access.trust_bundle)}\n")
-    _agent_config(directory, topology)
+    if not as_is:
+        _agent_config(directory, topology)
+    lines = [line for name in _ADAPTED for line in differences(name, before[name], _manifest(directory, name))]
+    lines += [f"{REGISTRIES}: {mirror} mirrors {source}, before yours" for source, mirror in access.mirrors]
+    return [*lines, f"{CA_BUNDLE}: the lab's CA added"]
 
 
 def _edit(directory: Path, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
@@ -117,14 +126,16 @@ def _cluster_install(manifest: dict[str, Any], topology: Topology, access: Acces
     )  # fmt: skip
 
 
-def _infra_env(manifest: dict[str, Any], topology: Topology, access: Access, key: Any) -> dict[str, Any]:
+def _infra_env(
+    manifest: dict[str, Any], topology: Topology, access: Access, *, key: Any, clocks: list[str]
+) -> dict[str, Any]:
     spec = through_proxy(manifest.get("spec") or {}, topology)
-    sources, clock = spec.get("additionalNTPSources") or [], topology.gateway
+    sources = spec.get("additionalNTPSources") or []
     return _put(
         {**manifest, "spec": spec},
         sshAuthorizedKey=_joined(key, access.ssh_key),
         additionalTrustBundle=f"{_joined(spec.get('additionalTrustBundle'), access.trust_bundle)}\n",
-        additionalNTPSources=[*sources, *([clock] if clock not in sources else [])],
+        additionalNTPSources=list(dict.fromkeys([*sources, *clocks])),
     )
 
 

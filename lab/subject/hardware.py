@@ -63,3 +63,15 @@ def sized(topology: Topology, wanted: Mapping[str, Hardware]) -> Topology:
         return msgspec.structs.replace(node, vcpu=vcpu, memory_mib=memory_mib, disk_gib=disk_gib, disks=disks)
 
     return msgspec.structs.replace(topology, nodes=tuple(map(grown, topology.nodes)))
+
+
+def raised(before: Topology, after: Topology) -> list[str]:
+    """Return a line for each size that `sized` made larger, with the machines that have it."""
+    machines: dict[str, list[str]] = {}
+    for old, new in zip(before.nodes, after.nodes, strict=True):
+        for field, unit in (("vcpu", "vCPU"), ("memory_mib", "MiB of memory"), ("disk_gib", "GiB of disk")):
+            if (was := getattr(old, field)) != (now := getattr(new, field)):
+                machines.setdefault(f"{was} → {now} {unit}", []).append(new.name)
+    return [
+        f"{text} ({', '.join(names)}): less is refused by the release's service" for text, names in machines.items()
+    ]

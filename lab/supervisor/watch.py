@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import DaemonEndedError, LabGoneError
+from lab.errors import DaemonEndedError, LabError, LabGoneError
 from lab.host import records
 from lab.supervisor.plan import Ended
 
@@ -84,8 +84,10 @@ def described(ended: Ended) -> str:
 
 
 def running(lab_id: str) -> records.Record:
-    """Return the record of a lab that runs. Raises UnknownLabError, LabGoneError."""
+    """Return the record of a lab that runs. Raises UnknownLabError, LabGoneError, and LabError while it comes up."""
     record = records.read(lab_id)
+    if record.runs and not record.init:
+        raise LabError(f"lab {lab_id} is still coming up; `node0-lab ls` lists its machines once it is there")
     if not record.runs or record.supervisor is None:
         reasons = "; ".join(described(ended) for ended in noted(record.root))
         raise LabGoneError(

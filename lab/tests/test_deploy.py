@@ -5,9 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from lab import topology
 from lab.commands import cli
-from lab.deploy import Deployment, inputs
-from lab.errors import TopologyError
+from lab.deploy import Deployment, inputs, stood_in, topology_for, without_stand_ins
+from lab.errors import InstallFailedError, TopologyError
+from lab.evidence import record
+from lab.evidence.phases import Phases
+from lab.inputs.configs import Access, write_configs
 from lab.testing import directories
 
 
@@ -65,3 +69,46 @@ def test_the_command_refuses_it_before_there_is_a_lab(tmp_path, capsys, monkeypa
     assert capsys.readouterr().err == (
         f"node0-lab: {folder}: manifests: is a link to a folder: have the folder itself there\n"
     )
+
+
+OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "", "ssh-rsa OWN", (("own/x", "mirror/x"),))
+LAB = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB", "ssh-ed25519 LAB", (("r.x/y", "lab:5000/y"),))
+
+
+@pytest.mark.parametrize("as_is", [False, True])
+def test_what_is_changed_is_listed_and_as_is_only_the_registrys_needs_are(tmp_path, as_is):
+    shape = topology.sno()
+    write_configs(tmp_path / "dir", shape, OWN, edit=lambda _, agent: agent.pop("additionalNTPSources"))
+    (tmp_path / "lab").mkdir()
+    lab = SimpleNamespace(layout=SimpleNamespace(root=tmp_path / "lab"), topology=shape, access=LAB)
+    lines = Deployment(lab, [], None).prepare(tmp_path / "dir", adapt=True, as_is=as_is)
+    fields = [line.split(": ")[1] for line in lines]
+    registry = ["pullSecret", "sshKey", "additionalTrustBundle", "imageDigestSources"]
+    assert fields == registry if as_is else [*registry, "additionalNTPSources"]
+    theirs, copy = (tmp_path / part / "agent-config.yaml" for part in ("dir", "lab/cluster"))
+    assert (theirs.read_bytes() == copy.read_bytes()) is as_is
+
+
+def test_as_is_no_address_of_another_server_is_the_labs(tmp_path, capsys):
+    network = directories.STATIC.replace("server: [192.168.122.1]", "server: [192.168.122.77]")
+    texts = directories.install(), directories.agent(directories.host(["eno1"], network))
+    for name, text in zip(("install-config.yaml", "agent-config.yaml"), texts, strict=True):
+        (tmp_path / name).write_text(text)
+    shape = topology_for(tmp_path)
+    assert stood_in(shape) == ["192.168.122.77"]
+    assert stood_in(without_stand_ins(shape)) == []
+    assert cli.main(["deploy", str(tmp_path), "--as-is", "--plan", "--set", "name=x"]) == 0
+    assert topology.load_text(capsys.readouterr().out).aliases == ()
+
+
+def test_an_installer_that_gives_up_is_a_phase_that_failed(tmp_path, monkeypatch):
+    """The run counted as passed: the exit code was looked at once the phase had ended."""
+    (tmp_path / "sno").mkdir()
+    phases = Phases(tmp_path / "sno/phases.json")
+    ended = SimpleNamespace(returncode=5, stdout="", stderr="level=error msg=Bootstrap failed")
+    monkeypatch.setattr(Deployment, "agent", lambda *_, **__: ended)
+    with pytest.raises(InstallFailedError):
+        Deployment(SimpleNamespace(phase=phases.phase), [], None).wait()
+    [run] = record.runs(tmp_path)
+    assert (run.outcome, [entry["name"] for entry in run.phases]) == ("failed", ["wait-for bootstrap-complete"])
+    assert "Bootstrap failed" in run.phases[0]["error"]

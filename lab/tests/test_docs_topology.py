@@ -15,8 +15,7 @@ from lab.machines import domain
 from lab.topology import Bond, Disk, Network, Nic, NodeSpec, Topology
 
 TEXT = (Path(__file__).parents[2] / "docs/topology.md").read_text()
-BLOCKS = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
-EXAMPLES = [text for text in BLOCKS if not text.startswith("apiVersion: ")]
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
 
 
 @pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: re.search("name: (.*)", text)[1])
@@ -32,12 +31,10 @@ def test_there_are_examples():
     assert len(EXAMPLES) == 6
 
 
-def test_a_lab_is_derived_from_the_files_of_an_installation_by_hand(tmp_path, monkeypatch, capsys):
+def test_a_lab_is_derived_from_the_example_of_the_readme(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
-    install_config, agent_config = [text for text in BLOCKS if text not in EXAMPLES]
-    (tmp_path / "install-config.yaml").write_text(install_config)
-    (tmp_path / "agent-config.yaml").write_text(agent_config)
-    assert cli.main(["deploy", str(tmp_path), "--plan", "--machines", "container"]) == 0
+    example = Path(__file__).parents[2] / "docs/examples/one-node"
+    assert cli.main(["deploy", str(example), "--plan", "--machines", "container"]) == 0
     (node,) = topology.load_text(capsys.readouterr().out).nodes
     assert (node.role, node.ip) == ("master", "192.168.111.80")
 

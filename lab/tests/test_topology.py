@@ -316,6 +316,8 @@ def test_what_a_part_says_twice_is_told_once(old, new, line):
 def test_a_balancer_may_answer_dns_and_hold_the_virtual_ips():
     balanced = WIDE.replace("machine: vm", "load_balancer: true").replace("dns: [8.8.8.8]", "dns: [192.168.111.5]")
     assert topology.load_text(balanced).networks[1].dns_servers == ("192.168.111.5",)
+    with pytest.raises(TopologyError, match=r"address 10.99.0.5 is outside machine_network"):
+        topology.load_text(balanced.replace("192.168.111.5", "10.99.0.5", 1))
 
 
 def test_each_nic_is_alone_on_a_bus():

@@ -37,7 +37,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     `addressing: dhcp` every machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
     With `load_balancer`, the lab is the load balancer that OpenShift asks users for: api, api-int and *.apps lead to
-    it, at the virtual IPs, which are the lab's then, wherever they lie, or, without any, at the lab's own address.
+    it, at the virtual IPs, which are the lab's then, or, without any, at the lab's own address.
 
     `boot` is how machines boot their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of NICs without tags, whatever the machines themselves are configured with later.
@@ -213,8 +213,7 @@ class Topology(Checked, frozen=True, kw_only=True):
                 yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
             if several and single != several[0]:
                 yield f"{name}_vip", f"{single} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
-            subnets = () if self.load_balancer else self.machine_subnets  # its VIPs need no machine network
-            yield from words.virtual_ips(name, vips, subnets, several=bool(several))
+            yield from words.virtual_ips(name, vips, self.machine_subnets, several=bool(several))
 
     def _addresses(self) -> list[tuple[str, str]]:
         """Return all addresses with the paths of their fields: none may occur twice."""

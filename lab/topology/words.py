@@ -114,7 +114,7 @@ def no_network(network: Subnet) -> str:
 
 def virtual_ips(name: str, addresses: Sequence[str], subnets: Sequence[Subnet], *, several: bool) -> Iterator[Problem]:
     """Check that these can be the virtual IPs of a service, whose fields are `several` (NAME_vips) or one (NAME_vip),
-    in any of the networks; anywhere, where no networks are given."""
+    in any of the networks; without networks, which may be wrong themselves, anywhere."""
     for index, text in enumerate(addresses):
         path = f"{name}_vips[{index}]" if several else f"{name}_vip"
         yield from one_address(path, text)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from lab.evidence.folder import mark_of
-from lab.evidence.report import TESTS, write
+from lab.evidence.record import TESTS
+from lab.evidence.report import write
+from lab.evidence.summary import publish
 from scenarios.catalogue.scheduling import unit_of
 
 _MESSAGE_LINES = 5
@@ -36,7 +38,13 @@ class Results:
         if (mark := str(getattr(report, "mark", ""))) and mark_of(folder) == mark:
             (folder / TESTS).write_text(json.dumps(list(self._seen[unit].values()), indent=1))
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the page of the whole run."""
-        if self._seen:
-            write(self._artifacts)
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the pages and the summary of the run, once all labs have left their evidence."""
+        if not self._seen and (exitstatus != pytest.ExitCode.INTERRUPTED or session.config.option.collectonly):
+            return
+        for unit in self._seen:
+            if mark_of(self._artifacts / unit):
+                write(self._artifacts / unit)
+        if write(self._artifacts):
+            publish(self._artifacts)

@@ -17,13 +17,15 @@ class Shared(Generic[T]):
 
     def __init__(self, scenario_id: str, make: Callable[[ExitStack], T]) -> None:
         self.scenario_id = scenario_id
-        self._lab = ExitStack()
         self._subject: T | None = None
         self._failure: Exception | None = None
-        try:
-            self._subject = make(self._lab)
-        except Exception as error:
-            self._failure = error
+        # An interruption ends the lab, so that its evidence is there before the run's pages are written.
+        with ExitStack() as labs:
+            try:
+                self._subject = make(labs)
+            except Exception as error:
+                self._failure = error
+            self._lab = labs.pop_all()
 
     def get(self, scenario_id: str) -> T:
         """Return the subject. Raises for each test the error with which making it failed."""

@@ -15,6 +15,7 @@ from ci.informer import triage
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
 from ci.informer.judging import clusters
+from lab.evidence import symptoms
 from lab.host.paths import state_dir
 
 ACCEPTED, REJECTED, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
@@ -96,8 +97,15 @@ def number(value: str) -> int | None:
 
 def labelled(history: History) -> None:
     """Label and cluster what has come in."""
-    triage.label(history, triage.read())
+    triage.label(history, symptoms.read())
     clusters.assign(history)
+
+
+def add_output(sub: argparse.ArgumentParser) -> None:
+    """Add the option by which programs read what a command says."""
+    sub.add_argument(
+        "--output", choices=("text", "json"), default="text", help="what to print: text, or JSON for programs"
+    )
 
 
 def add_blocking(sub: argparse.ArgumentParser) -> None:

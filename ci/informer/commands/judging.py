@@ -18,6 +18,7 @@ from ci.informer.commands.common import (
     UNDECIDED,
     Adder,
     add_blocking,
+    add_output,
     check_chosen,
     day,
     existing_history,
@@ -35,8 +36,13 @@ from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
 from ci.informer.pages import build
 from installer.common.numbers import whole_type
+from lab.evidence import symptoms as table
 
 CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDECIDED: UNDECIDED}
+
+
+def _print_json(data: object) -> None:
+    print(json.dumps(data, indent=1))
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -44,12 +50,15 @@ def _status(arguments: argparse.Namespace) -> int:
         bad = rejected(history)
         by_job = {job: rows for job in history.jobs() if (rows := history.runs(job=job))}
         if not by_job:
-            print("no runs yet: node0-ci load, or node0-ci run")
+            print("[]" if arguments.output == "json" else "no runs yet: node0-ci load, or node0-ci run")
             return ACCEPTED
         as_of = arguments.day or max(rows[-1].day for rows in by_job.values())
         rows_until = {job: [row for row in rows if row.day <= as_of] for job, rows in by_job.items()}
         states = [job_state(rows, as_of, bad) for rows in rows_until.values() if rows]
-    print_lines(text.columns(text.STATE_HEADS, map(text.state_row, states)))
+    if arguments.output == "json":
+        _print_json([text.state_data(state) for state in states])
+    else:
+        print_lines(text.columns(text.STATE_HEADS, map(text.state_row, states)))
     return REJECTED if any(state.watch.finding for state in states) else ACCEPTED
 
 
@@ -61,8 +70,8 @@ def _verdict(arguments: argparse.Namespace) -> int:
             rows = [(row, history.attempts(row.id)) for row in history.runs(payload=arguments.payload)]
             suites = [(row.job, row.began, row.seconds, attempts) for row, attempts in rows]
             junit.save(arguments.junit, f"node0 {arguments.payload}", suites)
-    if arguments.json:
-        print(json.dumps(text.verdict_data(verdict), indent=1))
+    if arguments.output == "json":
+        _print_json(text.verdict_data(verdict))
     else:
         print_lines(text.verdict_lines(verdict))
     return CODES[verdict.decision]
@@ -72,15 +81,20 @@ def _list(arguments: argparse.Namespace) -> int:
     with existing_history(arguments) as history:
         check_chosen(history, arguments)
         rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last, ahead=True)
-    print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)) if rows else ["no such runs"])
+    if arguments.output == "json":
+        _print_json([text.run_data(row) for row in rows])
+    else:
+        print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)) if rows else ["no such runs"])
     return ACCEPTED
 
 
 def _triage(arguments: argparse.Namespace) -> int:
-    symptoms = triage.read(arguments.symptoms)
+    symptoms = table.read(arguments.symptoms)
     with existing_history(arguments) as history:
         labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
-        say(f"{labelled} red runs labelled, {clustered} put into clusters")
+        as_text = arguments.output == "text"
+        if as_text:
+            say(f"{labelled} red runs labelled, {clustered} put into clusters")
         if arguments.note:
             written = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
             what, note = arguments.note
@@ -88,9 +102,13 @@ def _triage(arguments: argparse.Namespace) -> int:
             history.note(note, written, run=run, cluster=what if run is None else None)
         since = arguments.since or datetime.now(UTC).date() - timedelta(days=clusters.DAYS)
         listed = clusters.listed(history, since)
+        last = {row.cluster: row for row in history.runs(since=since)}
+        if not as_text:
+            notes = {cluster.id: history.notes(cluster=cluster.id) for cluster in listed}
+            _print_json([text.cluster_data(cluster, last[cluster.id], notes[cluster.id]) for cluster in listed])
+            return ACCEPTED
         if not listed:
             say(f"no run has failed since {since}; --since DAY shows older failures")
-        last = {row.cluster: row for row in history.runs(since=since)}
         for cluster in listed:
             row = last[cluster.id]
             seen = f"{cluster.first_seen} to {cluster.last_seen}"
@@ -150,7 +168,7 @@ def add(command: Adder) -> None:
     verdict.add_argument(
         "payload", type=name, metavar="PAYLOAD", help="the release to judge, by its name in the history"
     )
-    verdict.add_argument("--json", action="store_true", help="print JSON")
+    verdict.add_argument("--json", action="store_const", const="json", dest="output", help="same as --output json")
     verdict.add_argument("--junit", type=Path, metavar="FILE", help="also write the payload's runs to a JUnit file")
     history = command("history", _list, "list runs")
     history.add_argument("--job", type=name, help="only runs of this job")
@@ -161,7 +179,7 @@ def add(command: Adder) -> None:
     )
     triaged = command("triage", _triage, "label red runs, and show which are the same failure")
     triaged.add_argument(
-        "--symptoms", type=Path, metavar="FILE", help="know failures by this file (default: ci/informer/symptoms.yaml)"
+        "--symptoms", type=Path, metavar="FILE", help="know failures by this file (default: lab/evidence/symptoms.yaml)"
     )
     triaged.add_argument(
         "--since", type=day, metavar="DATE", help="show failures since this day (default: two weeks ago)"
@@ -178,5 +196,7 @@ def add(command: Adder) -> None:
     compare.add_argument("b", type=name, metavar="B", help="the payload to judge by it")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
     page.add_argument("directory", type=Path, metavar="DIR", help="where to; index.html is the first page")
+    for sub in (status, verdict, history, triaged):
+        add_output(sub)
     for sub in (verdict, page):
         add_blocking(sub)

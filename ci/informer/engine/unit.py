@@ -163,7 +163,7 @@ class Attempt:
             )
         stamp = f"{began:%Y-%m-%dT%H:%M:%SZ}"
         try:
-            [run] = artifacts.load(folder, unit.payload, ended=True)
+            [run] = artifacts.load(folder, unit.payload, ended=True, stopped=code == _LATE)
         except (InformerError, ValueError):
             why = f"pytest ended with {code} and left no artefacts"
             return Run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 
 import msgspec
 
@@ -21,16 +22,30 @@ class _Unit(msgspec.Struct, frozen=True, kw_only=True):
     arguments: tuple[str, ...] = ()
 
 
+def _exists(scenario: str) -> bool:
+    """Tell whether there is a scenario of this name, or a row of faults, which is called by its scenario and a word."""
+    from scenarios.catalogue.ids import topology_of  # half of the start of any command
+
+    for name in (scenario, scenario.rpartition("-")[0]):
+        with suppress(ValueError):
+            topology_of(name)
+            return True
+    return False
+
+
 def command(history: History, row: Row) -> str:
     """Write the command that repeats a run of ours, for a shell; others are run by whoever ran them.
 
-    What a run that was loaded was given is not known: its command says the scenario alone.
+    A run that was loaded says its command itself. Older artefacts do not: the command has the scenario alone, where the
+    job is one.
     """
     scenario, _, machines = row.job.partition("@")
-    if machines not in MACHINES or not SCENARIO.fullmatch(scenario):
+    text = work.unit(history, row.key.removeprefix("run "))
+    if text is None and row.command:
+        return row.command
+    if machines not in MACHINES or not SCENARIO.fullmatch(scenario) or (text is None and not _exists(scenario)):
         return f"(run {row.job} again where it ran)"
     words = ["node0-ci", "run", scenario, "--machines", machines]
-    text = work.unit(history, row.key.removeprefix("run "))
     if text is not None:
         unit = msgspec.json.decode(text, type=_Unit)
         words += [f"--payload={unit.payload}", *unit.arguments]

@@ -22,9 +22,9 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite, 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import files
-from ci.informer.history.artifacts import KIND_BYTES
 from ci.informer.history.model import Attempt, Run, began_of, seconds_of
 from installer.common.redact import shortened
+from lab.evidence.texts import KIND_BYTES
 
 #: How much of a message is kept, and how big a file may be.
 MESSAGE = 4000

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 from ci.informer.arithmetic.flakes import Outcome, of_attempts
 
@@ -18,15 +17,6 @@ LIMIT = 7200.0
 #: A scenario's id.
 SCENARIO = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 _BEGAN = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-
-
-class Label(StrEnum):
-    """The blame for a red run; NONE of a green run, and of one that has not been labelled yet."""
-
-    NONE = ""
-    PRODUCT = "product"
-    LAB = "lab"
-    HOST = "host"
 
 
 @dataclass(frozen=True)
@@ -67,6 +57,8 @@ class Run:
     steps: Sequence[Step] = ()
     evidence: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    #: What its artefacts say makes it again, for a shell.
+    command: str = ""
     #: The marks of its folder (lab.evidence.folder), which prove that it is this run's.
     mark: str = ""
     #: Why it says nothing about the product; empty when it does.

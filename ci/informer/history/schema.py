@@ -72,6 +72,7 @@ MIGRATIONS = (
     """,
     "ALTER TABLE payload ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE run ADD COLUMN mark TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE run ADD COLUMN command TEXT NOT NULL DEFAULT ''",
 )
 VERSION = len(MIGRATIONS)
 #: Seconds to wait for another process that is writing.

@@ -14,12 +14,13 @@ from types import TracebackType
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import HistoryError, InformerError
 from ci.informer.history.files import has_locks
-from ci.informer.history.model import Attempt, Label, Run, Step, began_of, latest
+from ci.informer.history.model import Attempt, Run, Step, began_of, latest
 from ci.informer.history.schema import connect, lock_of
+from lab.evidence.symptoms import Label
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
     run.reason, run.folder, run.label, run.advice, run.component, run.cluster, run.host, run.revision,
-    run.mark"""
+    run.mark, run.command"""
 _TABLES = "run JOIN job ON job.id = run.job JOIN payload ON payload.id = run.payload"
 
 
@@ -45,6 +46,8 @@ class Row:
     revision: str = ""
     #: The marks of its folder, when it was written down.
     mark: str = ""
+    #: What its artefacts say makes it again, for a shell.
+    command: str = ""
 
     @cached_property
     def day(self) -> date:
@@ -117,14 +120,15 @@ class History:
             raise InformerError(f"{self.path}: run of {run.job}: began: {error}") from error
         values = (
             self._id("job", run.job), self._id("payload", run.payload), run.began, run.seconds, run.outcome.value,
-            run.reason, run.folder, run.mark, host, revision,
+            run.reason, run.folder, run.mark, run.command, host, revision,
         )  # fmt: skip
         row = db.execute(
-            """INSERT INTO run (job, payload, began, seconds, outcome, reason, folder, mark, host, revision, key)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+            """INSERT INTO run
+                (job, payload, began, seconds, outcome, reason, folder, mark, command, host, revision, key)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (key) DO UPDATE SET job = excluded.job, payload = excluded.payload, began = excluded.began,
                 seconds = excluded.seconds, outcome = excluded.outcome, reason = excluded.reason,
-                folder = excluded.folder, mark = excluded.mark, host = excluded.host,
+                folder = excluded.folder, mark = excluded.mark, command = excluded.command, host = excluded.host,
                 revision = excluded.revision, label = '', advice = '', component = '', cluster = NULL
             RETURNING id""",
             (*values, run.key),

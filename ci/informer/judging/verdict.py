@@ -37,6 +37,10 @@ from ci.informer.judging.watching import Finding
 _RUN = re.compile(r"run (?P<plan>[^/]+)/[^/]+/(?P<number>\d+)\.\d+")
 
 
+#: Jobs whose lack is told where none blocks.
+_NAMED = 2
+
+
 def named(job: str, patterns: Iterable[str]) -> bool:
     """Tell whether a job is named by one of these patterns; one with [ in its name is named by that as well."""
     return any(job == pattern or fnmatchcase(job, pattern) for pattern in patterns)
@@ -69,6 +73,7 @@ class JobVerdict:
     known: Mapping[str, date] = field(default_factory=dict)
     slower: Slower | None = None
     again: str = ""  # what makes its last failure again, or its last run
+    wants: str = ""  # what it lacks for the next higher kind
 
     @property
     def components(self) -> list[str]:
@@ -137,12 +142,12 @@ class _Context:
     #: Plans of runs that are still to come, by job.
     pending: Mapping[str, Sequence[str]]
 
-    def kind(self, rows: Sequence[Row], day: date) -> Kind:
-        """Return the kind of a job of which there are rows, on a day."""
+    def kind(self, rows: Sequence[Row], day: date) -> tuple[Kind, str]:
+        """Return the kind of a job of which there are rows, on a day, and what it lacks for the next higher one."""
         job = rows[0].job
         if named(job, self.informing):
-            return Kind.INFORMING
-        return Kind.BLOCKING if named(job, self.blocking) else kind_of(rows, day, self.bad)[0]
+            return Kind.INFORMING, ""
+        return (Kind.BLOCKING, "") if named(job, self.blocking) else kind_of(rows, day, self.bad)
 
 
 def _judged(history: History, rows: Sequence[Row], context: _Context) -> JobVerdict:
@@ -150,7 +155,7 @@ def _judged(history: History, rows: Sequence[Row], context: _Context) -> JobVerd
     ours = [row for row in rows if row.payload == context.payload]
     first, day = ours[0].day, ours[-1].day
     others = [row for row in rows if row.payload != context.payload and row.payload not in context.bad]
-    kind = context.kind(others or rows[:1], first)
+    kind, wants = context.kind(others or rows[:1], first)
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
     decision, why, more = by_counts(counts, base)
     if decision is Decision.ACCEPTED and counts.runs < GRACE_FROM <= (runs := planned_runs(ours)):
@@ -191,6 +196,7 @@ def _judged(history: History, rows: Sequence[Row], context: _Context) -> JobVerd
         flaky=sum(row.outcome is Outcome.FLAKE for row in ours),
         slower=slow,
         again=again.command(history, (failures or ours)[-1]),
+        wants=wants,
         known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < first},
     )
 
@@ -198,7 +204,7 @@ def _judged(history: History, rows: Sequence[Row], context: _Context) -> JobVerd
 def _missing_blocking(history: History, names: Collection[str], day: date, context: _Context) -> list[str]:
     """Jobs that have earned to block by a day, and have not run on the payload (`names` have)."""
     busy = history.busy(day - timedelta(days=KIND_DAYS), day, INFORMING_RUNS)
-    return [job for job in busy if job not in names and context.kind(history.runs(job=job), day) is Kind.BLOCKING]
+    return [job for job in busy if job not in names and context.kind(history.runs(job=job), day)[0] is Kind.BLOCKING]
 
 
 def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], missing: Sequence[str]) -> tuple[Decision, str]:
@@ -215,7 +221,9 @@ def _decided(jobs: Sequence[JobVerdict], patterns: Sequence[str], missing: Seque
             count = f"{len(missing)} blocking job{'s have' if len(missing) > 1 else ' has'}"
             return Decision.UNDECIDED, f"{count} not run on it: {which}; --informing PATTERN goes without"
     if not blocking:
-        return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
+        lacks = [f"{job.job} has {job.wants}" for job in jobs if job.wants][:_NAMED]
+        why = "no job blocks: name some with --blocking"
+        return Decision.UNDECIDED, f"{why}, or mend what they lack: {'; '.join(lacks)}" if lacks else why
     for decision in (Decision.REJECTED, Decision.UNDECIDED):
         if deciding := [verdict for verdict in blocking if verdict.decision is decision]:
             at_fault = sorted({component for verdict in deciding for component in verdict.components})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
+from urllib.parse import quote
 
 from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
@@ -17,6 +19,7 @@ from ci.informer.judging.verdict import judge
 from ci.informer.pages import views, whole
 from ci.informer.pages.frame import STYLE, page
 from ci.informer.pages.views import Details
+from lab.evidence.report import PAGE
 
 #: Payloads with a verdict on the first page: the last ones.
 VERDICTS = 3
@@ -48,11 +51,11 @@ def _details(history: History, rows: Sequence[Row]) -> dict[int, Details]:
 def index(history: History, blocking: Sequence[str] = (), informing: Sequence[str] = (), *, live: bool = False) -> str:
     """Return the first page: verdicts of the last payloads, which are shown and not remembered: `verdict` may have been
     told other kinds."""
-    body = [
-        part
-        for payload in reversed(history.payloads()[-VERDICTS:])
-        for part in views.verdict(judge(history, payload, blocking, informing, remember=False))
-    ]
+    last = reversed(history.payloads()[-VERDICTS:])
+    verdicts = [judge(history, payload, blocking, informing, remember=False) for payload in last]
+    body = [part for verdict in verdicts for part in views.verdict(verdict)]
+    if verdicts:
+        body = [*views.no_blocking_job(verdicts[0]), *body, *views.words()]
     now = views.running(work.unfinished(history)) if live else ()
     body = [*now, *(body or ["<p>No run has been loaded yet: node0-ci load, or node0-ci run.</p>"])]
     return page("Verdicts", body, live=live)
@@ -79,6 +82,7 @@ def run(history: History, number: int, live: bool = False) -> str:
     details = Details(history.steps(number), history.attempts(number), history.evidence(number) if red else {})
     details.symptoms, details.notes = triage.shown(history, number), history.notes(number, row.cluster)
     alike = history.runs(cluster=row.cluster) if row.cluster else []
+    details.own = f"../evidence/{number}/{PAGE}" if live and _has_page(row) else ""
     body = views.run(row, details, again.command(history, row), alike)
     return page(f"Run {number}: {row.job}", body, up="../", live=live)
 
@@ -93,11 +97,15 @@ def build(history: History, root: Path, blocking: Sequence[str] = (), informing:
     if root.is_dir() and whole.names(root) and not _is_ours(root):
         raise InformerError(f"{root}: not empty, and not made by node0-ci page")
     with whole.replacing(root, _PARTS) as new:
-        return _written(history, new, blocking, informing)
+        return _written(history, new, root, blocking=blocking, informing=informing)
 
 
-def _written(history: History, root: Path, blocking: Sequence[str], informing: Sequence[str]) -> int:
-    """Write all pages into an empty folder; how many."""
+def _has_page(row: Row) -> bool:
+    return bool(row.folder) and Path(row.folder, PAGE).is_file()
+
+
+def _written(history: History, root: Path, final: Path, *, blocking: Sequence[str], informing: Sequence[str]) -> int:
+    """Write all pages into an empty folder, which becomes `final`; how many."""
     for folder in ("jobs", "runs"):
         (root / folder).mkdir()
     write(root / MARK, STYLE)
@@ -117,6 +125,8 @@ def _written(history: History, root: Path, blocking: Sequence[str], informing: S
             of_run.notes = history.notes(row.id, row.cluster)
             if row.outcome in (Outcome.FAILED, Outcome.VOID):
                 of_run.evidence = history.evidence(row.id)
+            if _has_page(row):
+                of_run.own = quote(os.path.relpath(Path(row.folder, PAGE), (final / "runs").absolute()))
             body = views.run(row, of_run, again.command(history, row), alike)
             write(root / f"runs/{row.id}.html", page(f"Run {row.id}: {row.job}", body, up="../"))
     return 2 + len(by_job) + len(shown)

@@ -8,8 +8,11 @@ from html import escape
 from ci.informer.arithmetic.flakes import Outcome
 
 #: A letter beside the colour: nothing is shown by colour alone.
-LETTERS = {Outcome.PASSED: "P", Outcome.FLAKE: "f", Outcome.FAILED: "F", Outcome.VOID: "V", Outcome.SKIPPED: "s"}
-LEGEND = "P passed, f flake (passed when tried again), F failed, V invalid run (the lab or host failed), s skipped"
+LETTERS = {Outcome.PASSED: "P", Outcome.FLAKE: "f", Outcome.FAILED: "F", Outcome.VOID: "I", Outcome.SKIPPED: "s"}
+LEGEND = (
+    "P passed, f flake (passed when tried again), F failed, I invalid run (the lab or its host failed, or it was "
+    "interrupted), s skipped"
+)
 
 STYLE = """/* node0-ci page */
 :root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--soft:#57606a;--line:#d0d7de;--link:#0550ae;--good:#116329;
@@ -32,7 +35,7 @@ border-radius:3px}.passed,.accepted{color:var(--good)}.failed,.rejected{color:va
 .grid .passed{background:var(--goodbg)}.grid .failed{background:var(--badbg)}.grid .flake{background:var(--flakebg)}
 .grid .void{background:var(--voidbg)}pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid var(--line);
 border-radius:4px;padding:.5rem;max-height:24rem;overflow-y:auto}.bar{display:block;height:.9rem;background:var(--link);
-min-width:1px}.bar.failed{background:var(--bad)}.fall{width:24rem}.big{font-size:1.4rem}code{overflow-wrap:anywhere}
+min-width:1px}.bar.failed{background:var(--bad)}.fall{width:24rem}svg{max-width:100%;height:auto}.big{font-size:1.4rem}code{overflow-wrap:anywhere}
 """
 
 
@@ -66,7 +69,12 @@ def page(title: str, body: Iterable[str], up: str = "", live: bool = False) -> s
 
 def word(outcome: str) -> str:
     """Return an outcome or decision, coloured."""
-    return f'<span class="{outcome}">{outcome}</span>'
+    return f'<span class="{outcome}">{spoken(outcome)}</span>'
+
+
+def spoken(outcome: str) -> str:
+    """Return an outcome or decision as pages say it."""
+    return "invalid" if outcome == Outcome.VOID.value else outcome
 
 
 def clock(seconds: float) -> str:

@@ -18,6 +18,7 @@ from ci.informer.history.store import History
 from ci.informer.pages import build
 from ci.informer.pages.frame import STYLE, page
 from ci.informer.pages.views import job_file
+from lab.evidence.report import PAGE
 
 #: Nothing from elsewhere, and no script but the one in the page.
 _HEADERS = {
@@ -26,6 +27,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
+#: What machines under test left is shown as text, and its page runs nothing.
+_OF_EVIDENCE = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src 'self'"}
 Maker = Callable[[History], str]
 Kinds = tuple[Sequence[str], Sequence[str]]
 
@@ -61,6 +64,20 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
 
         return maker
 
+    async def evidence(request: web.Request) -> web.StreamResponse:
+        """Answer with a file of a run's evidence; a link out of its folder is none."""
+        number = int(request.match_info["run"])
+        try:
+            folder = await asyncio.to_thread(render, lambda history: history.run(number).folder)
+        except InformerError:
+            folder = ""
+        path = Path(folder, request.match_info["path"])
+        if not folder or Path(folder).resolve() not in path.resolve().parents or not path.is_file():
+            raise web.HTTPNotFound(headers=_HEADERS)
+        kind = {".png": "image/png"}.get(path.suffix, "text/plain; charset=utf-8")
+        kind = "text/html; charset=utf-8" if path == Path(folder, PAGE) else kind
+        return web.FileResponse(path, headers={**_HEADERS, **_OF_EVIDENCE, "Content-Type": kind})
+
     async def style(_request: web.Request) -> web.Response:
         return web.Response(text=STYLE, content_type="text/css", headers=_HEADERS)
 
@@ -74,6 +91,7 @@ def application(path: Path, kinds: Kinds = ((), ())) -> web.Application:
         r"/runs/{run:\d{1,18}}.html",
         of(lambda request: lambda history: build.run(history, int(request.match_info["run"]), live=True)),
     )
+    app.router.add_get(r"/evidence/{run:\d{1,18}}/{path:.+}", evidence)
     app.router.add_get("/style.css", style)
     return app
 

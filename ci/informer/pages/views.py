@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from hashlib import sha256
@@ -11,10 +12,18 @@ from urllib.parse import quote
 
 from ci.informer.arithmetic import changepoint, durations
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.promotion import (
+    BLOCKING_DAYS,
+    BLOCKING_FLAKES,
+    BLOCKING_SECONDS,
+    INFORMING_PASS_RATE,
+    INFORMING_RUNS,
+    Kind,
+)
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import Row
 from ci.informer.judging.verdict import JobVerdict, Verdict
-from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
+from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, spoken, table, word
 
 #: Since, seen, closed, sample, base, p, as ci.informer.judging.review tells them.
 Regression = tuple[str, str, str, str, str, float]
@@ -36,6 +45,8 @@ class Details:
     _: KW_ONLY
     symptoms: list[tuple[str, str, str]] = field(default_factory=list)
     notes: Sequence[tuple[str, str]] = ()
+    #: The address of the page that its artefacts have; empty where there is none.
+    own: str = ""
 
 
 def job_file(job: str) -> str:
@@ -67,11 +78,11 @@ def verdict(verdict: Verdict) -> Iterable[str]:
     yield f'<section><h2>{escape(verdict.payload)}</h2><p class="big">{decision}</p>'
     yield from table(
         f"What each job says of {verdict.payload}",
-        ("job", "kind", "says", "because", "void", "more runs", "again"),
+        ("job", "kind", "says", "because", "invalid runs", "more runs", "again"),
         (
             (
                 _job_link(job.job),
-                job.kind.value,
+                job.kind.value + (f" ({escape(job.wants)})" if job.wants else ""),
                 word(job.decision.value),
                 escape(job.why) + _components(job),
                 str(job.voids),
@@ -97,6 +108,40 @@ def verdict(verdict: Verdict) -> Iterable[str]:
             ),
         )
     yield "</section>"
+
+
+def no_blocking_job(latest: Verdict) -> Iterable[str]:
+    """Say what to do where no job blocks: nothing is accepted or rejected then."""
+    if not latest.jobs or any(job.kind is Kind.BLOCKING for job in latest.jobs):
+        return
+    yield "<section><h2>No job blocks, so nothing is accepted or rejected</h2>"
+    yield "<p>Say which jobs decide, by name or pattern, here and wherever verdicts are asked for:</p><ul>"
+    pattern = shlex.quote(min(latest.jobs, key=lambda job: job.voids + len(job.failures)).job)
+    for words in (f"verdict {shlex.quote(latest.payload)} --blocking {pattern}", "page DIR --blocking '*'"):
+        yield f"<li><code>node0-ci {escape(words)}</code></li>"
+    yield "</ul><p>Or let them earn it: the column <em>kind</em> says what each of them lacks.</p></section>"
+
+
+#: The words of the page of verdicts.
+WORDS = (
+    ("blocking job", "A payload is accepted once all of them accept it, and rejected when one rejects it. A job blocks "
+     f"after {BLOCKING_DAYS} days with fewer than {BLOCKING_FLAKES:.0%} flakes and a P95 of at most "
+     f"{BLOCKING_SECONDS / 60:.0f} min, or when --blocking names it."),
+    ("informing job", f"It is judged and shown, and decides nothing: from {INFORMING_RUNS} runs on, of which "
+     f"{INFORMING_PASS_RATE:.0%} passed, or when --informing names it. Before that it is new."),
+    ("invalid run", "The lab or its host spoiled it, or it was interrupted. It says nothing about the payload, is not "
+     "counted, and is made again."),
+    ("flake", "A test failed and passed when it was tried again, or a run failed on a payload that is good."),
+    ("more runs", "So many further runs would decide, or settle a suspicion."),
+    ("undecided", "The runs so far prove neither: more runs, or a blocking job, would."),
+)  # fmt: skip
+
+
+def words() -> Iterable[str]:
+    """Explain the words of the page of verdicts."""
+    yield "<section><h2>Words</h2><dl>"
+    yield from (f"<dt>{word}</dt><dd>{escape(meaning)}</dd>" for word, meaning in WORDS)
+    yield "</dl></section>"
 
 
 def running(plans: Sequence[tuple[str, str, Sequence[tuple[str, bool]]]]) -> Iterable[str]:
@@ -126,7 +171,7 @@ def grid(by_job: Mapping[str, Sequence[Row]]) -> Iterable[str]:
             yield f'<tr><th scope="row">{_job_link(job)}</th>'
             yield "".join(
                 f'<td><a class="{row.outcome.value}" href="runs/{row.id}.html" '
-                f'aria-label="{row.outcome.value}, {escape(row.began)}">{LETTERS[row.outcome]}</a></td>'
+                f'aria-label="{spoken(row.outcome.value)}, {escape(row.began)}">{LETTERS[row.outcome]}</a></td>'
                 for row in reversed(by_job[job][-COLUMNS:])
             )
             yield "</tr>"
@@ -215,6 +260,8 @@ def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> 
         whose = f"{row.label}: {row.component}" if row.component else row.label
         yield f"<p>Whose: <strong>{escape(whose)}</strong>. {escape(row.advice)}</p>"
     yield f"<p>Run it again: <code>{escape(again)}</code></p>"
+    if details.own:
+        yield f'<p><a href="{escape(details.own)}">Its consoles, journals and all other evidence</a></p>'
     if row.reason:
         yield "<h2>Reason</h2>" + pre("Reason", row.reason)
     if details.notes:
@@ -243,4 +290,4 @@ def run(row: Row, details: Details, again: str, cluster: Sequence[Row] = ()) -> 
     if row.revision:
         yield f"<p>Revision of the repository: <code>{escape(row.revision)}</code></p>"
     if row.folder:
-        yield f"<p>All evidence: <code>{escape(row.folder)}</code></p>"
+        yield f"<p>Folder of its evidence: <code>{escape(row.folder)}</code></p>"

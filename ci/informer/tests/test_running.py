@@ -346,6 +346,7 @@ def test_an_option_without_a_value_is_not_the_lab_release(capsys):
     [
         ("sno-ipv4-static-uefi@container", "node0-ci run sno-ipv4-static-uefi --machines container"),
         ("job-00@simulated", "(run job-00@simulated again where it ran)"),
+        ("first@container", "(run first@container again where it ran)"),
         ("e2e", "(run e2e again where it ran)"),
         ("x; reboot@vm", "(run x; reboot@vm again where it ran)"),
         ("-h@vm", "(run -h@vm again where it ran)"),
@@ -354,3 +355,5 @@ def test_an_option_without_a_value_is_not_the_lab_release(capsys):
 def test_the_command_that_runs_a_job_again_exists(history, job, expected):
     history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", seconds=5.0)])
     assert command(history, history.runs()[0]) == expected
+    history.add([Run(job, "p", "k", "2026-02-10T00:00:00Z", seconds=5.0, command="node0-lab deploy DIR")])
+    assert command(history, history.runs()[0]) == "node0-lab deploy DIR", "its artefacts say it"

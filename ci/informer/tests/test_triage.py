@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.errors import InformerError
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.judging import clusters
 from ci.informer.judging.clusters import normalised
-from ci.informer.triage import diagnose
+from lab.errors import SymptomsError
+from lab.evidence import symptoms
+from lab.evidence.symptoms import diagnose
 
-SYMPTOMS = triage.read()
+SYMPTOMS = symptoms.read()
 
 
 def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
@@ -52,29 +53,35 @@ def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
         ("wait-for", "unauthorized: authentication required", "product", "pull-secret"),
         ("wait-for", "Cluster operator etcd Degraded is True with X: y", "product", "operator-not-available"),
         ("wait-for", "level=error msg=Bootstrap failed to complete", "product", "bootstrap-failed"),
+        (
+            "wait-for",
+            "level=error msg=master-0: The installer failed: the installer ended with code 137: INFO stage x",
+            "product",
+            "orchestrator-ended",
+        ),
         ("message", "E   AssertionError: 2 == 3", "product", "assertion"),
         ("message", "TimeoutError: the API did not answer", "product", "timed-out"),
         ("message", "wait-for bootstrap-complete did not end", "lab", "ended-from-outside"),
     ],
 )
 def test_a_symptom_labels_a_run(place, line, label, name):
-    diagnosis = diagnose(Outcome.FAILED, {place: f"before\n{line}\nafter"}, SYMPTOMS)
+    diagnosis = diagnose({place: f"before\n{line}\nafter"}, SYMPTOMS)
     assert diagnosis.label == label
     assert diagnosis.advice
     assert (diagnosis.shown[0].symptom.name, diagnosis.shown[0].place, diagnosis.shown[0].line) == (name, place, line)
 
 
 def test_what_wait_for_says_of_each_try_is_no_symptom():
-    diagnosis = diagnose(Outcome.FAILED, {"wait-for": "level=debug msg=kube API: timed out"}, SYMPTOMS)
+    diagnosis = diagnose({"wait-for": "level=debug msg=kube API: timed out"}, SYMPTOMS)
     assert not diagnosis.shown
 
 
 def test_a_symptom_names_the_component():
     line = "level=error msg=Cluster operator authentication Available is False with NoEndpoints: none"
-    diagnosis = diagnose(Outcome.FAILED, {"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
+    diagnosis = diagnose({"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
     assert (diagnosis.label, diagnosis.component) == ("product", "authentication")
     ended = {"lab": "dnsmasq ended by itself at 12:00:03", "wait-for": line}
-    assert diagnose(Outcome.VOID, ended, SYMPTOMS).component == "dnsmasq"
+    assert diagnose(ended, SYMPTOMS, invalid=True).component == "dnsmasq"
 
 
 @pytest.mark.parametrize(
@@ -90,16 +97,16 @@ def test_a_symptom_names_the_component():
     ],
 )
 def test_the_component_that_misses_an_image_is_named(line, component):
-    diagnosis = diagnose(Outcome.FAILED, {"journal": line}, SYMPTOMS)
+    diagnosis = diagnose({"journal": line}, SYMPTOMS)
     assert (diagnosis.shown[0].symptom.name, diagnosis.component) == ("image-missing", component)
 
 
-@given(st.sampled_from([Outcome.FAILED, Outcome.VOID]), st.dictionaries(st.sampled_from(triage.PLACES), st.text()))
-def test_every_red_run_has_a_label_and_advice(outcome, evidence):
-    diagnosis = diagnose(outcome, evidence, SYMPTOMS)
-    assert diagnosis.label in triage.LABELS
+@given(st.booleans(), st.dictionaries(st.sampled_from(symptoms.PLACES), st.text()))
+def test_every_red_run_has_a_label_and_advice(invalid, evidence):
+    diagnosis = diagnose(evidence, SYMPTOMS, invalid=invalid)
+    assert diagnosis.label in symptoms.LABELS
     assert diagnosis.advice
-    assert outcome is not Outcome.VOID or diagnosis.label != "product"
+    assert not invalid or diagnosis.label != "product"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +120,7 @@ def test_every_red_run_has_a_label_and_advice(outcome, evidence):
     ],
 )
 def test_what_the_engine_says_of_invalid_runs_has_a_symptom(why, label):
-    diagnosis = diagnose(Outcome.VOID, {"message": f"{why}\n"}, triage.read())
+    diagnosis = diagnose({"message": f"{why}\n"}, symptoms.read(), invalid=True)
     assert diagnosis.label == label
     assert diagnosis.shown
     assert "lab-failed.txt" not in diagnosis.advice  # there is none where nothing came of a run
@@ -122,12 +129,12 @@ def test_what_the_engine_says_of_invalid_runs_has_a_symptom(why, label):
 def test_old_runs_are_labelled_again_when_the_symptoms_change(history, tmp_path):
     number = red(history, "the flux capacitor melted")
     assert triage.label(history, SYMPTOMS) == 1
-    assert (history.run(number).label, history.run(number).advice) == ("product", triage.UNKNOWN)
+    assert (history.run(number).label, history.run(number).advice) == ("product", symptoms.UNKNOWN)
     assert triage.label(history, SYMPTOMS) == 0
     (tmp_path / "s.yaml").write_text(
         "- {name: flux, where: [message], match: flux capacitor, label: host, advice: Cool it.}"
     )
-    assert triage.label(history, triage.read(tmp_path / "s.yaml")) == 1
+    assert triage.label(history, symptoms.read(tmp_path / "s.yaml")) == 1
     assert (history.run(number).label, history.run(number).advice) == ("host", "Cool it.")
     assert triage.shown(history, number) == [("flux", "message", "the flux capacitor melted")]
 
@@ -157,8 +164,8 @@ def good(old="", new=""):
 )  # fmt: skip
 def test_bad_symptoms_are_reported_in_one_line(tmp_path, text, rule):
     (tmp_path / "s.yaml").write_text(text)
-    with pytest.raises(InformerError) as caught:
-        triage.read(tmp_path / "s.yaml")
+    with pytest.raises(SymptomsError) as caught:
+        symptoms.read(tmp_path / "s.yaml")
     assert rule in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -240,15 +247,15 @@ def test_ids_are_the_same_in_another_history(tmp_path):
 )
 def test_expressions_that_are_too_large_are_reported(tmp_path, match, rule):
     (tmp_path / "s.yaml").write_text(good("match: x", f"match: '{match}'"))
-    with pytest.raises(InformerError, match=rule):
-        triage.read(tmp_path / "s.yaml")
+    with pytest.raises(SymptomsError, match=rule):
+        symptoms.read(tmp_path / "s.yaml")
 
 
 def test_an_expression_that_takes_for_ever_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(triage, "LONGEST", 0.1)
+    monkeypatch.setattr(symptoms, "LONGEST", 0.1)
     (tmp_path / "s.yaml").write_text(good("match: x", "match: '(a+)+$'"))
-    with pytest.raises(InformerError, match=r"symptoms: a: match: .*: takes more than .* make it simpler"):
-        diagnose(Outcome.FAILED, {"message": f"{'a' * 60}!"}, triage.read(tmp_path / "s.yaml"))
+    with pytest.raises(SymptomsError, match=r"symptoms: a: match: .*: takes more than .* make it simpler"):
+        diagnose({"message": f"{'a' * 60}!"}, symptoms.read(tmp_path / "s.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -258,7 +265,7 @@ def test_no_line_takes_long_to_be_searched(text):
     """`Host ... failed ... stage` took 0.8 s of a line that says nothing else; a run's texts have hundreds of them."""
     lines = "\n".join([(text * 4000)[:4000]] * 2)
     took = timeit.repeat(
-        lambda: diagnose(Outcome.FAILED, {"console": lines, "message": lines}, SYMPTOMS),
+        lambda: diagnose({"console": lines, "message": lines}, SYMPTOMS),
         timer=time.process_time,
         number=1,
         repeat=3,

@@ -23,6 +23,7 @@ from ci.informer.judging.review import job_state, record, regressed_tests, regre
 from ci.informer.judging.simulate import World, nightly_runs, plant
 from ci.informer.judging.verdict import Decision, by_counts, judge
 from ci.informer.tests.kit import FIRST, filled
+from lab.evidence import symptoms
 
 GOOD = ["PPPPP"] * 45
 
@@ -62,7 +63,7 @@ def test_without_a_blocking_job_nothing_is_decided(history):
     filled(history, sno=["PPPPP"] * 3)
     verdict = judge(history, "p002")
     assert verdict.decision is Decision.UNDECIDED
-    assert "no job is blocking yet" in verdict.why
+    assert "no job blocks: name some with --blocking" in verdict.why
 
 
 def test_what_was_to_block_and_has_not_run_accepts_nothing(history):
@@ -142,7 +143,7 @@ def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, node0_c
     assert node0_ci("verdict", "p045") == 1
     out = capsys.readouterr().out
     assert "product" in out
-    assert "again: node0-ci run sno --machines vm" in out
+    assert "again: (run sno@vm again where it ran)" in out
     assert out.splitlines()[-1] == "p045: rejected (1 of 1 blocking jobs: sno@vm)"
     assert node0_ci("verdict", "p045", "--json", "--junit", tmp_path / "out.xml") == 1
     data = json.loads(capsys.readouterr().out)
@@ -153,6 +154,10 @@ def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, node0_c
     assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + 3
     assert node0_ci("status") in (0, 1)
     assert "sno@vm" in capsys.readouterr().out
+    for words in (["status"], ["history", "--last", "1"]):
+        node0_ci(*words, "--output", "json")
+        [entry] = json.loads(capsys.readouterr().out)
+        assert entry["job"] == "sno@vm"
 
 
 def test_triage_shows_clusters_and_keeps_notes(history, node0_ci, capsys):
@@ -163,6 +168,8 @@ def test_triage_shows_clusters_and_keeps_notes(history, node0_ci, capsys):
     name = out.splitlines()[1].split()[0]
     assert node0_ci("triage", "--since", FIRST, "--note", name, "known: see the board") == 0
     assert "known: see the board" in capsys.readouterr().out
+    assert node0_ci("triage", "--since", FIRST, "--output", "json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["notes"][0]["note"] == "known: see the board"
     assert node0_ci("triage", "--note", "c00000000", "nobody") == 2
 
 
@@ -377,7 +384,7 @@ def test_a_service_that_crashes_now_and_then_rejects_a_payload_and_is_named(hist
     crashed = Attempt("test_no_service_of_the_live_hosts_crashed", Outcome.FAILED, 1.0, f"AssertionError: {message}")
     for key in ("a", "b"):
         history.add([Run("sno@vm", "p045", key, "2026-02-15T20:00:00Z", seconds=600.0, attempts=[crashed])])
-    triage.label(history, triage.read())
+    triage.label(history, symptoms.read())
     verdict = judge(history, "p045")
     assert verdict.decision is Decision.REJECTED
     assert verdict.why == "1 of 1 blocking jobs: sno@vm; component assisted-service"

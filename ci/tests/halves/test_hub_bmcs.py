@@ -20,8 +20,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequ
 
 @pytest.fixture
 def clock(monkeypatch):
-    monkeypatch.setattr(connector, "time", Clock())
-    gc.collect()
     clock = Clock()
     for module in (connection, media, redfish, connector):
         monkeypatch.setattr(module, "time", clock)
@@ -107,3 +105,19 @@ def test_a_boot_mode_that_the_machine_cannot_have_is_refused_before_it_starts(bm
     assert "400" in outcome.message
     assert bmc.machine.booted == []
     assert finished(lambda: machine_of(bmc, "UEFI").provision(iso), clock) == Done(powered=True)
+
+
+@pytest.mark.parametrize("bmc", ["nobody"], indirect=True)
+def test_a_session_is_ended_when_it_is_asked_for_and_by_no_garbage_collector(bmc):
+    """That runs in any thread: one that serves others would wait for the BMC. Here it was the BMC's own."""
+    machine = machine_of(bmc)
+    machine.register()
+    answers = len(bmc.statuses)
+    del machine
+    gc.collect()
+    assert len(bmc.statuses) == answers
+    machine = machine_of(bmc)
+    machine.register()
+    answers = len(bmc.statuses)
+    machine.delete()
+    assert len(bmc.statuses) == answers + 1

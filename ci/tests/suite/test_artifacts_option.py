@@ -15,13 +15,14 @@ from scenarios.testing.results import Results
 UNIT = "sno-ipv4-static-uefi"
 
 
-def test_a_folder_with_anything_else_in_it_is_a_usage_error(tmp_path):
+@pytest.mark.parametrize("name", ["index.html", "summary.md"])
+def test_a_folder_with_anything_else_in_it_is_a_usage_error(tmp_path, name):
     """`--artifacts .`: the page of the run would replace its index.html."""
-    (tmp_path / "index.html").write_text("mine")
+    (tmp_path / name).write_text("mine")
     code, output = pytest_scenarios("-k", "console_answers", f"--artifacts={tmp_path}")
     assert code == pytest.ExitCode.USAGE_ERROR
-    assert f"ERROR: --artifacts: {tmp_path}/index.html: is no page of a run, and would be replaced" in output
-    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert f"ERROR: --artifacts: {tmp_path}/{name}: is no page of a run, and would be replaced" in output
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("what", ["file", "link"])

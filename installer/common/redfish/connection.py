@@ -96,7 +96,11 @@ class Connection:
 
     def _login(self, way: type[auth.AuthBase]) -> Any:
         self._account = way(username=self._user, password=self._password)
-        return sushy.Sushy(self.url, auth=self._account, connector=self._connector(), verify=self._verify)
+        root = sushy.Sushy(self.url, auth=self._account, connector=self._connector(), verify=self._verify)
+        # sushy's root ends its session when it is collected, in whatever thread that happens: one that serves others
+        # would wait for a BMC. `close` ends it.
+        root._auth = None
+        return root
 
     def _connector(self) -> Connector:
         old = {"tls_min_version": self._tls, "tls_ciphers": "DEFAULT:@SECLEVEL=0"} if self._tls == "1.1" else {}

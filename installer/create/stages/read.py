@@ -141,9 +141,16 @@ def _missing(directory: Path) -> ConfigError:
     misplaced = [
         f"{folder}/{name}" for name in (INSTALL_CONFIG_FILE, AGENT_CONFIG_FILE) if (directory / folder / name).exists()
     ]
-    hint = f"; {' and '.join(misplaced)} must be moved to {directory} to be read" if misplaced else ""
     path = directory / INSTALL_CONFIG_FILE
-    return ConfigError(f"missing configuration or manifest file: {path} does not exist{hint}")
+    if misplaced:
+        # In the asset directory itself, where the installer has read them since they have been called so.
+        belong = "belongs" if len(misplaced) == 1 else "belong"
+        command = f"mv {' '.join(str(directory / name) for name in misplaced)} {directory}/"
+        return ConfigError(
+            f"missing configuration or manifest file: {' and '.join(misplaced)} {belong} into {directory} itself, not "
+            f"into {folder}/, which is for manifests: {command}"
+        )
+    return ConfigError(f"missing configuration or manifest file: {path} does not exist")
 
 
 def _note_unread(directory: Path) -> None:
@@ -157,7 +164,11 @@ def _note_unread(directory: Path) -> None:
             if str(name) in known or name.name.startswith(".") or (len(name.parts) == 1 and not meant):
                 continue
             why = f"manifests for the cluster are read from {EXTRA_DIRECTORY}/"
-            if meant:
+            if name.name in (INSTALL_CONFIG_FILE, AGENT_CONFIG_FILE):
+                if not (directory / INSTALL_CONFIG_FILE).exists():
+                    continue  # the error says it
+                why = f"it belongs into the asset directory itself: mv {path} {directory}/"
+            elif meant:
                 why = f"it would be read as {meant}"
             elif name.parts[0] == names.MIRROR_DIRECTORY:
                 why = f"only {' and '.join(names.MIRROR)} are read"

@@ -9,6 +9,7 @@ from installer.config.state import FILE as STATE_FILE
 from installer.config.state import OWN, State
 from installer.create.outputs import Outputs
 from installer.create.stages.check import Inputs
+from installer.create.stages.places import places
 from installer.create.stages.secrets import Secrets, store
 
 
@@ -56,6 +57,7 @@ def own_state(inputs: Inputs, secrets: Secrets, images: Mapping[str, str]) -> di
             "arbiters": install.arbiters,
             "workers": install.workers,
         },
+        "places": places(inputs),
         "images": dict(images),
         "registry": {
             "pullSecret": install.pull_secret,

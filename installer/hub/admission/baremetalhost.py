@@ -21,6 +21,7 @@ from installer.hub.baremetal.status import (
     host_of,
     inspects,
     json_object,
+    spec_of,
 )
 from installer.hub.kube.kinds import Json, annotations_of, key_of
 
@@ -37,7 +38,7 @@ _NOT_SUPPORTED = {
 
 def problems(old: Json | None, new: Json) -> list[str]:
     """Return what is wrong with a BareMetalHost, a line each; `old`: as it was before an update."""
-    found = [*_names(new), *_bmc(new["spec"], inspects(new)), *_spec(new), *_annotations(new)]
+    found = [*_names(new), *_bmc(spec_of(new), inspects(new)), *_spec(new), *_annotations(new)]
     return found + (_changes(old, new) if old is not None else [])
 
 
@@ -71,7 +72,7 @@ def _bmc(spec: Json, inspected: bool) -> list[str]:
 
 
 def _spec(bmh: Json) -> list[str]:
-    spec, found = bmh["spec"], []
+    spec, found = spec_of(bmh), []
     found += [f"spec.{name}: {why}" for name, why in _NOT_SUPPORTED.items() if spec.get(name)]
     device = str((spec.get("rootDeviceHints") or {}).get("deviceName") or "")
     if device and not _DEVICE.fullmatch(device):
@@ -115,7 +116,7 @@ def _annotations(bmh: Json) -> list[str]:
 
 
 def _changes(old: Json, new: Json) -> list[str]:
-    before, after, host, found = old["spec"], new["spec"], host_of(old), []
+    before, after, host, found = spec_of(old), spec_of(new), host_of(old), []
     address, other = ((spec.get("bmc") or {}).get("address") or "" for spec in (before, after))
     free = host.state in (State.NONE, State.UNMANAGED, State.REGISTERING) or host.operational is Operational.DETACHED
     if address and address != other and not free and DETACHED not in annotations_of(old):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sushy
 
 from installer.common.redfish.causes import is_transient
+from installer.config.values.check import canonical_mac
 
 Json = dict[str, Any]
 
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _ARCHITECTURES = {
     sushy.PROCESSOR_ARCH_x86: "x86_64",
     sushy.PROCESSOR_ARCH_ARM: "aarch64",
@@ -47,7 +50,9 @@ def from_redfish(system: Any) -> Json:
 
 def nics_of(system: Any) -> list[Json]:
     """Return the NICs that a BMC shows of a system, often not all; raises as `from_redfish`."""
-    return [{"mac": mac.lower()} for mac in _shown(lambda: system.ethernet_interfaces.summary) or {}]
+    macs = [canonical_mac(mac) for mac in _shown(lambda: system.ethernet_interfaces.summary) or {}]
+    # The API takes no others.
+    return [{"mac": mac} for mac in macs if _MAC.fullmatch(mac)]
 
 
 def from_inventory(inventory: Mapping[str, Any], hostname: str = "") -> Json:

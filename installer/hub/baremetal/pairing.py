@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
+from installer.config.values.check import canonical_mac
 from installer.hub.baremetal.states import State
 from installer.hub.baremetal.status import (
     DETACHED,
@@ -19,6 +20,7 @@ from installer.hub.baremetal.status import (
     STATUS,
     host_of,
     image_url,
+    spec_of,
 )
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import Json, Key, annotations_of, is_deleted, key_of, labels_of
@@ -56,8 +58,8 @@ _ENDED = frozenset({"installed", "error", "added-to-existing-cluster"})
 
 
 def mac_of(bmh: Json) -> str:
-    """Return the MAC address that a machine is known by, in lower case."""
-    return str(bmh["spec"].get("bootMACAddress") or "").lower()
+    """Return the MAC address that a machine is known by, as the kernel writes it."""
+    return canonical_mac(str(spec_of(bmh).get("bootMACAddress") or ""))
 
 
 def macs_of(agent: Json) -> set[str]:
@@ -130,9 +132,9 @@ def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quie
     annotations: dict[str, str | None] = _handed_over(bmh, agent)
     spec: Json = {}
     if infra_env is not None and DETACHED not in annotations_of(bmh):
-        if INSPECT not in annotations_of(bmh) and bmh["spec"].get("inspectionMode") is None:
+        if INSPECT not in annotations_of(bmh) and spec_of(bmh).get("inspectionMode") is None:
             annotations[INSPECT] = DISABLED
-        if bmh["spec"].get("automatedCleaningMode") != DISABLED:
+        if spec_of(bmh).get("automatedCleaningMode") != DISABLED:
             spec["automatedCleaningMode"] = DISABLED
         spec |= _image(bmh, infra_env, agent, is_quiet)
     if is_unbinding(agent) and DETACHED in annotations_of(bmh):
@@ -255,7 +257,7 @@ def _with_prefix(annotations: Mapping[str, str], prefix: str) -> dict[str, str]:
 
 def _disk(bmh: Json, agent: Json) -> str:
     """Return the disk that the root device hints choose; empty without hints or before the disks are known."""
-    wishes = {name: value for name, value in (bmh["spec"].get("rootDeviceHints") or {}).items() if value is not None}
+    wishes = {name: value for name, value in (spec_of(bmh).get("rootDeviceHints") or {}).items() if value is not None}
     disks = ((agent.get("status") or {}).get("inventory") or {}).get("disks") or ()
     return hints.choose([_in_service_form(disk) for disk in disks], wishes) if wishes and disks else ""
 

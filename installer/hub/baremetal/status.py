@@ -37,19 +37,24 @@ _HEALTH = {"OK": (_TRUE, "Healthy"), "Warning": (_FALSE, "Warning"), "Critical":
 _REGISTRATION = (Fault.REGISTRATION, Fault.PROVISIONED_REGISTRATION)
 
 
+def spec_of(bmh: Json) -> Json:
+    """Return a BareMetalHost's spec; the API takes one without any."""
+    return bmh.get("spec") or {}
+
+
 def image_url(bmh: Json) -> str:
     """Return the URL of the image that a host is to have."""
-    return str((bmh["spec"].get("image") or {}).get("url") or "")
+    return str((spec_of(bmh).get("image") or {}).get("url") or "")
 
 
 def inspects(bmh: Json) -> bool:
     """Return whether a host is to be inspected."""
-    return DISABLED not in (bmh["spec"].get("inspectionMode"), annotations_of(bmh).get(INSPECT))
+    return DISABLED not in (spec_of(bmh).get("inspectionMode"), annotations_of(bmh).get(INSPECT))
 
 
 def wanted_of(bmh: Json) -> Wanted:
     """Return what a BareMetalHost asks for. Values of annotations that cannot be read count as their defaults."""
-    spec, annotations = bmh["spec"], annotations_of(bmh)
+    spec, annotations = spec_of(bmh), annotations_of(bmh)
     reboots = {name: value for name, value in annotations.items() if name.split("/")[0] == REBOOT}
     detached = _arguments(annotations.get(DETACHED, ""))
     return Wanted(
@@ -107,7 +112,7 @@ def _member(kind: Any, value: Any, default: Any) -> Any:
 
 def reference(bmh: Json) -> Json:
     """Return the reference of a status to the BMC's Secret."""
-    return {"name": bmh["spec"]["bmc"].get("credentialsName", ""), "namespace": key_of(bmh).namespace}
+    return {"name": (spec_of(bmh).get("bmc") or {}).get("credentialsName", ""), "namespace": key_of(bmh).namespace}
 
 
 def credentials_of(bmh: Json, version: str) -> Credentials:
@@ -132,7 +137,7 @@ def status_of(
     provisioning.pop("image", None)
     if host.image:
         provisioning["image"] = {"url": host.image, "format": "live-iso"}
-    if hints := old["spec"].get("rootDeviceHints"):
+    if hints := spec_of(old).get("rootDeviceHints"):
         provisioning["rootDeviceHints"] = hints
     status = {
         **before,

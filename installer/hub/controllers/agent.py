@@ -295,8 +295,13 @@ class AgentController:
         url = self._hub.service.url + BASE
         infra_env_id = (host or {}).get("infra_env_id")
         logs = f"{url}/clusters/{(host or {}).get('cluster_id')}/logs?host_id={key.name}"
-        status = table.status(facts, f"{url}/events?host_id={key.name}&infra_env_id={infra_env_id}", logs)
         wanted = table.conditions(facts)
+        status = agent.get("status") or {}
+        if status and host is None and problem is not None and not problem.is_input:
+            # While the service is away all else is as it was last seen.
+            status, wanted = {**status}, wanted[:1]
+        else:
+            status = table.status(facts, f"{url}/events?host_id={key.name}&infra_env_id={infra_env_id}", logs)
         old = [item for item in (agent.get("status") or {}).get("conditions") or () if item.get("type") != "Cleanup"]
         status["conditions"] = set_conditions(old, wanted, self._hub.now(), second=HEARTBEAT)
         self._hub.write_status(AGENT, agent, status)

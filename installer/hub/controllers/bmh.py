@@ -26,6 +26,7 @@ from installer.hub.baremetal.status import (
     host_of,
     inspects,
     json_object,
+    spec_of,
     status_of,
     wanted_of,
 )
@@ -58,8 +59,8 @@ Machines = Callable[[Json, Account], Provisioner]
 
 def redfish_machine(bmh: Json, account: Account) -> Provisioner:
     """Return the machine behind a host's BMC."""
-    bmc = bmh["spec"]["bmc"]
-    verify, mode = not bmc.get("disableCertificateVerification"), bmh["spec"].get("bootMode") or ""
+    bmc = spec_of(bmh)["bmc"]
+    verify, mode = not bmc.get("disableCertificateVerification"), spec_of(bmh).get("bootMode") or ""
     return RedfishMachine(parse(bmc["address"]), account, verify=verify, boot_mode=mode)
 
 
@@ -316,16 +317,16 @@ class BareMetalHostController:
             self._secrets.pop(key, None)
             return None
         words = {name: _decoded(secret, name) for name in ("username", "password")}
-        missing = " and no ".join(name for name, word in words.items() if not word)
-        problem = f"Secret {key.name}, of spec.bmc.credentialsName, has no {missing}" if missing else ""
+        wrong = [f"{name} {why}" for name, word in words.items() if (why := _wrong(word))]
+        problem = f"Secret {key.name}, of spec.bmc.credentialsName: {'; '.join(wrong)}" if wrong else ""
         account = Account(words["username"], words["password"])
         login = self._secrets[key] = _Login(secret["metadata"]["resourceVersion"], account, problem)
         return login
 
     def _machine(self, bmh: Json, version: str, account: Account) -> Provisioner:
         """Return the machine of a host, the same one until its BMC or login changes."""
-        key, bmc = key_of(bmh), bmh["spec"]["bmc"]
-        identity = uid_of(bmh), version, str(bmc), bmh["spec"].get("bootMode")
+        key, bmc = key_of(bmh), spec_of(bmh)["bmc"]
+        identity = uid_of(bmh), version, str(bmc), spec_of(bmh).get("bootMode")
         known = self._machines.get(key)
         if known and known[0] == identity:
             return known[1]
@@ -342,7 +343,7 @@ class BareMetalHostController:
 
 
 def _secret_key(bmh: Json) -> Key:
-    return Key(key_of(bmh).namespace, str((bmh["spec"].get("bmc") or {}).get("credentialsName") or ""))
+    return Key(key_of(bmh).namespace, str((spec_of(bmh).get("bmc") or {}).get("credentialsName") or ""))
 
 
 def _decoded(secret: Json, name: str) -> str:
@@ -350,3 +351,13 @@ def _decoded(secret: Json, name: str) -> str:
         return base64.b64decode((secret.get("data") or {}).get(name, ""), validate=True).decode()
     except ValueError:
         return ""
+
+
+def _wrong(word: str) -> str:
+    """Return the reason why a user name or password is none; the word itself is not in it."""
+    if not word:
+        return "is missing"
+    if not word.isprintable():
+        return "has a line break or another control character"
+    # As in HTTP's basic authentication.
+    return "" if all(ord(character) < 256 for character in word) else "has characters that are not in ISO 8859-1"

@@ -58,7 +58,7 @@ DEPLOYMENT_LABEL, TYPE_LABEL = "hive.openshift.io/cluster-deployment-name", "hiv
 
 @dataclass
 class _Sent:
-    """What a cluster in the service was last given, as digests: after a restart all is sent once more."""
+    """Digests of what a cluster in the service was sent last: after a restart all is sent once more."""
 
     params: str = ""
     manifests: object = None
@@ -115,7 +115,8 @@ class ClusterController:
             if deployment is None:
                 raise SpecError(f"ClusterDeployment {deployment_key(install)} does not exist")
             if (named := install_name(deployment)) != key.name:
-                raise SpecError(f"ClusterDeployment {key_of(deployment)} names another AgentClusterInstall: {named!r}")
+                name, deployment = key_of(deployment), None  # its cluster is none of this resource's
+                raise SpecError(f"ClusterDeployment {name} names another AgentClusterInstall: {named!r}")
             install = self._adopted(install, deployment)
             if problems := cluster_install(None, install):
                 raise SpecError("; ".join(problems))
@@ -357,9 +358,14 @@ class ClusterController:
     def _write(self, install: Json, facts: ClusterFacts) -> Json:
         cluster_id = (facts.cluster or {}).get("id")
         url = self._hub.service.url + BASE
-        status = table.status(facts, f"{url}/events?cluster_id={cluster_id}", f"{url}/clusters/{cluster_id}/logs")
         install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(key_of(install)) or install
         wanted = table.conditions(facts)
+        status = install.get("status") or {}
+        if status and facts.cluster is None and facts.problem is not None and not facts.problem.is_input:
+            # While the service is away all else is as it was last seen.
+            status, wanted = {**status}, wanted[:1]
+        else:
+            status = table.status(facts, f"{url}/events?cluster_id={cluster_id}", f"{url}/clusters/{cluster_id}/logs")
         status["conditions"] = set_conditions(_conditions(install), wanted, self._hub.now())
         return self._hub.write_status(AGENT_CLUSTER_INSTALL, install, status)
 

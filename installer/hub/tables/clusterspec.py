@@ -23,7 +23,7 @@ _POOLS = (("controlPlane", "masters"), ("arbiter", "arbiters"), ("compute", "wor
 
 
 class SpecError(ValueError):
-    """What a resource, or what it names, has wrong: one sentence that names it."""
+    """An error in a resource, or in what it names: one sentence that names it."""
 
 
 @dataclass(frozen=True)

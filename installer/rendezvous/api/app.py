@@ -36,7 +36,7 @@ class Page:
         """GET /"""
         from installer.rendezvous.page import feed
 
-        return await feed.show(request)
+        return await feed.show(service, request)
 
     async def stream(self, service: Service, request: web.Request) -> web.StreamResponse:
         """GET /page/stream"""

@@ -8,6 +8,7 @@ import signal
 import ssl
 import warnings
 from asyncio import sslproto
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import (
@@ -94,7 +95,7 @@ async def opened(
     )
     await runner.setup()
     assert runner.server is not None
-    gate = service.gate = Gate(runner.server, context, limits)
+    gate = service.gate = Gate(runner.server, context, limits, service.settings.base_url)
     try:
         gate.listen(host, port)
     except OSError:
@@ -103,7 +104,7 @@ async def opened(
     return runner
 
 
-async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
+async def _serve(service: Service, context: ssl.SSLContext | None, started: Callable[[], None]) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -115,6 +116,7 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
         raise ConfigurationError("LISTEN_HOST, LISTEN_PORT (--listen)", text) from None
     tidying = asyncio.create_task(freeze_survivors())
     log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
+    started()
     await stop.wait()
     tidying.cancel()
     assert service.gate is not None
@@ -122,7 +124,7 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
     await runner.cleanup()
 
 
-def run(service: Service, context: ssl.SSLContext | None) -> None:
-    """Serve until SIGTERM or SIGINT. Raises ConfigurationError."""
+def run(service: Service, context: ssl.SSLContext | None, started: Callable[[], None] = lambda: None) -> None:
+    """Serve until SIGTERM or SIGINT; ``started`` is called as soon as it listens. Raises ConfigurationError."""
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector(service.lag))) as runner:
-        runner.run(_serve(service, context))
+        runner.run(_serve(service, context, started))

@@ -128,7 +128,8 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
     provision = spec.get("provisionRequirements") or {}
     image_set = str((spec.get("imageSetRef") or {}).get("name", ""))
     masters = int(provision.get("controlPlaneAgents") or 3)
-    platform = str(spec.get("platformType") or ("None" if masters == 1 else "BareMetal")).lower()
+    unmanaged = masters == 1 or networking.get("userManagedNetworking")
+    platform = str(spec.get("platformType") or ("None" if unmanaged else "BareMetal")).lower()
     body: dict[str, Any] = {
         "name": deployment.get("clusterName") or _name(manifests.cluster_install),
         "base_dns_domain": deployment.get("baseDomain", ""),

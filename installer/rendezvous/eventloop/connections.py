@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import re
 import socket
 import struct
 import termios
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 # How many connections are looked at for one that is still silent: nearly always it is the oldest.
 LOOKS = 32
+# The first bytes of a request. A record of TLS begins with its type, which is no letter.
+REQUEST = re.compile(rb"[A-Z]{2,7}(\b|$)")
+LONGEST_METHOD = 8
+LONGEST_HEAD = 16 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -32,10 +37,11 @@ class Connection(asyncio.Protocol):
         self._http: asyncio.Protocol | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note that the handshake is done."""
+        """Note that the handshake is done, or that there is none."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self._http = self._gate.protocol()
+        encrypted = transport.get_extra_info("ssl_object") is not None
+        self._http = self._gate.protocol() if encrypted or not self._gate.url else PlainHttp(self._gate.url)
         self._http.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -77,6 +83,13 @@ class Connection(asyncio.Protocol):
         else:
             self._gate.free_place(self)
 
+    def speaks_http(self) -> bool:
+        """Return whether the peer's unread bytes begin a request of plain HTTP."""
+        try:
+            return bool(REQUEST.match(self.sock.recv(LONGEST_METHOD, socket.MSG_PEEK)))
+        except OSError:
+            return False
+
     def has_input(self) -> bool:
         """Return whether the peer has sent bytes that nobody has read."""
         try:
@@ -84,6 +97,29 @@ class Connection(asyncio.Protocol):
         except (OSError, ValueError):
             return False
         return bool(struct.unpack("i", waiting)[0])
+
+
+class PlainHttp(asyncio.Protocol):
+    """The answer to plain HTTP where TLS is spoken: a request's head is read, then the caller learns the right URL."""
+
+    def __init__(self, url: str) -> None:
+        self._body = f"This port speaks HTTPS: {url}\n".encode()
+        self._head = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the head."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer once the head is whole, or too long: what is unread at the end would reset the connection."""
+        assert self._transport is not None
+        self._head += data
+        if b"\r\n\r\n" in self._head or len(self._head) > LONGEST_HEAD:
+            head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(self._body)}\r\n"
+            self._transport.write(f"{head}Connection: close\r\n\r\n".encode() + self._body)
+            self._transport.close()
 
 
 class Deadline:

@@ -98,12 +98,16 @@ class _Address:
 
 
 class Gate:
-    """Accepts connections for an HTTP server; ``protocol`` makes the protocol of one."""
+    """Accepts connections for an HTTP server; ``protocol`` makes the protocol of one.
+
+    ``url``: with TLS, the address that whoever speaks plain HTTP is told.
+    """
 
     def __init__(
-        self, protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None, limits: Limits
+        self, protocol: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None, limits: Limits, url: str = ""
     ) -> None:
         self.protocol, self._context, self.limits = protocol, context, limits
+        self.url = url if context is not None else ""
         self.heads, self.stalls = Deadline(self.limits.head), Deadline(self.limits.stalled)
         self.count = 0
         self.strangers = Strangers()
@@ -279,13 +283,13 @@ class Gate:
 
     async def _hand_over(self, connection: Connection) -> None:
         connection.unread = False
-        loop, tls = asyncio.get_running_loop(), self._context is not None
+        loop, tls = asyncio.get_running_loop(), self._context is not None and not connection.speaks_http()
         # No TLS, gone again, too slow, or asked to leave.
         with suppress(OSError, asyncio.CancelledError):
             await loop.connect_accepted_socket(
                 lambda: connection,
                 connection.sock,
-                ssl=self._context,
+                ssl=self._context if tls else None,
                 ssl_handshake_timeout=self.limits.head if tls else None,
                 ssl_shutdown_timeout=self.limits.farewell if tls else None,
             )

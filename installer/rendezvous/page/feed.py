@@ -10,6 +10,7 @@ import asyncio
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib import resources
 
@@ -17,9 +18,11 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted.errors import TooMany
+from installer.common.macs import ExpectedHost
 from installer.rendezvous.api.bodies import joined
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import BOOT, encode, knows
+from installer.rendezvous.page import expected
 from installer.rendezvous.page import view as pageview
 from installer.rendezvous.store.model import Cluster, Host
 
@@ -35,6 +38,22 @@ AT_A_TIME = 8
 FIRST_EVENTS = 200
 MOST_EVENTS = 500
 NEWEST = "WHERE seq > (SELECT COALESCE(MAX(seq), 0) - ? FROM events) ORDER BY seq"
+#: INSTALL_INVOKER of a service on an administrator's machine.
+STANDALONE = "assisted-installer"
+#: Where the tokens are and what the end of the service means: of one that a host runs, and of `node0 service`.
+TOKEN_FILES = {
+    False: (
+        "the watcher's is <code>node0.watcherToken</code> in <code>.openshift_install_state.json</code> of the asset "
+        "directory, the user's <code>USER_AUTH_TOKEN</code> in <code>/etc/assisted/rendezvous-host.env</code> of this "
+        "host",
+        "When node0 has restarted from its disk, this page is gone for good: follow the cluster itself from then on.",
+    ),
+    True: (
+        "the watcher's is in <code>auth/watcher-token</code>, the user's in <code>auth/user-token</code>, both in the "
+        "folder that <code>node0 service --dir</code> names",
+        "Is <code>node0 service</code> still running?",
+    ),
+}
 PRIVATE = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -43,10 +62,15 @@ PRIVATE = {
 }
 
 
-@lru_cache(1)
-def document() -> tuple[bytes, str, str]:
-    """(page, Content-Security-Policy, ETag). The policy names the page's one script and one style by hash."""
+@lru_cache(2)
+def document(invoker: str) -> tuple[bytes, str, str]:
+    """(page, Content-Security-Policy, ETag). The policy names the page's one script and one style by hash.
+
+    ``invoker``: INSTALL_INVOKER, which says where the tokens are.
+    """
     text = (resources.files("installer.rendezvous") / "data/page.html").read_text(encoding="utf-8")
+    where, end = TOKEN_FILES[invoker == STANDALONE]
+    text = text.replace("<!--tokens-->", where).replace("<!--end-->", end)
 
     def hashed(tag: str) -> str:
         inside = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
@@ -61,9 +85,9 @@ def document() -> tuple[bytes, str, str]:
     return body, policy, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
-async def show(request: web.Request) -> web.StreamResponse:
+async def show(service: Service, request: web.Request) -> web.StreamResponse:
     """GET /: the page itself, which holds no data."""
-    body, policy, etag = document()
+    body, policy, etag = document(service.settings.install_invoker)
     headers = {**PRIVATE, "Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": etag}
     if knows(request, etag):
         return web.Response(status=304, headers=headers)
@@ -87,37 +111,50 @@ class Picture:
             store = self._service.engine.store
             clusters = store.clusters()
             # Hosts of no cluster have no version; they are compared one by one.
+            infra_envs = store.infra_envs()
             key = (
                 [(cluster.id, store.version(cluster.id)) for cluster in clusters],
                 [id(h) for h in store.unbound_hosts()],
+                [item.updated_at for item in infra_envs],
             )
             if key != self._key:
-                self._messages = await self._make(clusters, store.hosts())
+                listed = expected.listed_hosts(self._service.settings.expected_hosts, infra_envs)
+                self._messages = await self._make(clusters, store.hosts(), listed)
                 self._key = key
             return self._messages
 
-    async def _make(self, clusters: list[Cluster], hosts: list[Host]) -> dict[str, bytes]:
+    async def _make(
+        self, clusters: list[Cluster], hosts: list[Host], listed: Sequence[ExpectedHost]
+    ) -> dict[str, bytes]:
         by_id = {cluster.id: cluster for cluster in clusters}
         parts = {f"cluster/{name}": b"" for name in by_id}
-        for number, host in enumerate(hosts):
+        for number, (host, rank) in enumerate(zip(hosts, expected.ranks(listed, hosts), strict=True)):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
-            parts[f"host/{host.infra_env_id}/{host.id}"] = self._host(host, by_id.get(host.cluster_id or ""))
+            parts[f"host/{host.infra_env_id}/{host.id}"] = self._host(host, by_id.get(host.cluster_id or ""), rank)
+        for card in expected.missing(listed, hosts):
+            name = f"expected/{card['id']}"
+            parts[name] = self._unless_same(name, _message("expected", card))
         for number, item in enumerate(clusters):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)
             name = f"cluster/{item.id}"
-            message = _message("cluster", pageview.cluster_view(self._service.engine, item))
-            before = self._messages.get(name)
-            parts[name] = before if before == message else message
+            parts[name] = self._unless_same(
+                name, _message("cluster", pageview.cluster_view(self._service.engine, item))
+            )
         self._hosts = {name: row for name, row in self._hosts.items() if name in parts}
         return parts
 
-    def _host(self, host: Host, cluster: Cluster | None) -> bytes:
-        name, traits = f"host/{host.infra_env_id}/{host.id}", pageview.traits(host, cluster)
+    def _unless_same(self, name: str, message: bytes) -> bytes:
+        before = self._messages.get(name)
+        return before if before == message else message
+
+    def _host(self, host: Host, cluster: Cluster | None, rank: int) -> bytes:
+        name, traits = f"host/{host.infra_env_id}/{host.id}", (*pageview.traits(host, cluster), rank)
         cached = self._hosts.get(name)
         if cached is None or cached[0] != traits:
-            cached = (traits, _message("host", pageview.host_view(self._service.engine, host, cluster)))
+            shown = pageview.host_view(self._service.engine, host, cluster) | {"rank": rank}
+            cached = (traits, _message("host", shown))
             self._hosts[name] = cached
         return cached[1]
 

@@ -70,7 +70,10 @@ def release_domain(view: HostView) -> Verdict:
     answer = _resolution(view, name) if name else None
     if answer is None or answer.addresses:
         return SUPPRESSED
-    return failure(f"Couldn't resolve domain name {name}, the release image's registry, on the host")
+    return failure(
+        f"Couldn't resolve domain name {name}, the release image's registry, on the host: correct the name, or add "
+        "it to the DNS"
+    )
 
 
 def _release(view: HostView) -> str:

@@ -31,7 +31,10 @@ def connected(view: HostView) -> Verdict:
     """Check that the agent has called in lately."""
     if not view.connected:
         since = view.host.checked_in_at or "it was made"
-        return failure(f"Host is disconnected: the agent has not called in since {since}")
+        return failure(
+            f"Host is disconnected: the agent has not called in since {since}. Is it on, and does it reach this "
+            "service?"
+        )
     return success("Host is connected")
 
 
@@ -157,8 +160,8 @@ def images_available(view: HostView) -> Verdict:
     ]
     if failed:
         return failure(
-            f"Failed to fetch container images needed for installation from {', '.join(failed)}. Retry to install; "
-            "if it stays so, check the network settings and the mirror registry"
+            "Failed to fetch container images needed for installation (retry to install; if it stays so, check the "
+            f"network settings and the mirror registry): {', '.join(failed)}"
         )
     return success(PULLED)
 

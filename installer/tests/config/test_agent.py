@@ -276,5 +276,5 @@ def test_configs_misplaced_in_cluster_manifests(tmp_path):
     (tmp_path / "cluster-manifests").mkdir()
     for name in ("install-config.yaml", "agent-config.yaml"):
         (tmp_path / "cluster-manifests" / name).write_text("x: 1")
-    with pytest.raises(InstallerError, match=r"cluster-manifests/agent-config\.yaml must be moved to"):
+    with pytest.raises(InstallerError, match=r"cluster-manifests/agent-config\.yaml belong.* into .*: mv /"):
         load_inputs(tmp_path, TARGET)

@@ -123,6 +123,27 @@ def test_what_was_left_out_is_named_with_what_stands_for_it(shown):
     assert not any("machineNetwork" in path for path in found), "an old name for it is given"
 
 
+@pytest.mark.parametrize(
+    ("mac", "end"),
+    [
+        ("52:54:00:6E:30:10", ": one digit differs, is one of the two mistyped?"),
+        ("02:00:00:00:00:01", ": the NIC would be given that one"),
+        ("52-54-00-6E-30-00", None),
+    ],
+)
+def test_a_nic_with_two_mac_addresses_is_named_in_both_places(shown, mac, end):
+    document = yaml.safe_load(DOCUMENT)
+    document["interfaces"][0]["mac-address"] = mac
+    nic = {"name": "eth0", "macAddress": "52:54:00:6e:30:00"}
+    host = {"hostname": "master-0", "interfaces": [nic], "networkConfig": document}
+    lines = shown(agent=changed(AGENT, "hosts", [host]))["contradictions"]
+    line = (
+        "agent-config.yaml: hosts[0].interfaces[0].macAddress: 52:54:00:6e:30:00 is not "
+        f"{mac.lower()}, which hosts[0].networkConfig.interfaces[0].mac-address has for eth0{end}"
+    )
+    assert [text for text in lines if "mac-address" in text] == ([line] if end else [])
+
+
 def test_contradictions_are_part_of_it(shown):
     agent = changed(AGENT, "hosts.0.hostname", "localhost")
     assert any(

@@ -4,25 +4,18 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from importlib import resources
 from pathlib import Path
 
 import pytest
 
+from installer.observe.state import Places
+from installer.waitfor import remedies
+
 BIN = Path(str(resources.files("installer.ignition") / "data/bin"))
 
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-
-
-def test_hostname_by_mac(tmp_path):
-    (tmp_path / "etc/assisted/hostnames").mkdir(parents=True)
-    (tmp_path / "etc/assisted/hostnames/52:54:00:00:00:01").write_text("master-0")
-    (tmp_path / "etc/assisted/hostnames/52:54:00:00:00:02").write_text("master-1")
-    (tmp_path / "sys/class/net/ens3").mkdir(parents=True)
-    (tmp_path / "sys/class/net/ens3/address").write_text("52:54:00:00:00:02\n")
-    env = {**os.environ, "PATH_PREFIX": str(tmp_path)}
-    subprocess.run(["bash", BIN / "set-hostname.sh"], env=env, check=True, capture_output=True)
-    assert (tmp_path / "etc/hostname").read_text() == "master-1\n"
 
 
 def sandbox(tmp: Path, **stubs: str) -> dict[str, str]:
@@ -42,6 +35,61 @@ def sandbox(tmp: Path, **stubs: str) -> dict[str, str]:
         "NODE_ZERO_IP=fd00::5\nSERVICE_BASE_URL=https://[fd00::5]:8090/\nUSER_AUTH_TOKEN=tok.en\n"
     )
     return {**os.environ, "PATH": f"{stub_dir}:{os.environ['PATH']}", "PATH_PREFIX": str(tmp), "STATE": str(tmp)}
+
+
+def name_host(tmp_path: Path, *macs: str, described: str, replicas: int = 2) -> str:
+    """Run set-hostname.sh on a machine with these NICs; returns what its console shows of a stranger."""
+    env = sandbox(tmp_path)
+    for index, mac in enumerate(("00:00:00:00:00:00", *macs)):
+        (tmp_path / f"sys/class/net/ens{index}").mkdir(parents=True)
+        (tmp_path / f"sys/class/net/ens{index}/address").write_text(f"{mac}\n")
+    (tmp_path / "etc/assisted/hostnames").mkdir()
+    for line in described.splitlines():
+        listed, _, name = line.partition(" ")
+        (tmp_path / f"etc/assisted/hostnames/{listed.partition(',')[0]}").write_text(name)
+    (tmp_path / "etc/assisted/expected-hosts").write_text(described)
+    counts = f"REQUIRED_MASTER_NODES={replicas}\nREQUIRED_ARBITER_NODES=0\nREQUIRED_WORKER_NODES=0\n"
+    (tmp_path / "usr/local/share/start-cluster/start-cluster.env").write_text(counts)
+    subprocess.run(["bash", tmp_path / "usr/local/bin/set-hostname.sh"], env=env, check=True, capture_output=True)
+    shown = tmp_path / "etc/issue.d/62-stranger.issue"
+    return shown.read_text() if shown.exists() else ""
+
+
+TWO = "52:54:00:00:00:01 master-0\n52:54:00:00:00:02,52:54:00:00:0a:00 master-1\n"
+
+
+@pytest.mark.parametrize("nics", [["52:54:00:00:00:02"], ["52:54:00:00:0A:00", "02:00:00:00:00:01"]])
+def test_a_host_that_is_listed_has_its_name(tmp_path, nics):
+    assert name_host(tmp_path, *nics, described=TWO) == ""
+    by_first = nics[0] == "52:54:00:00:00:02"
+    assert (tmp_path / "etc/hostname").exists() == by_first
+    if by_first:
+        assert (tmp_path / "etc/hostname").read_text() == "master-1\n"
+
+
+@pytest.mark.parametrize(
+    ("nic", "replicas", "end"),
+    [
+        (
+            "52:54:00:00:07:02",
+            2,
+            " It looks like the host with 52:54:00:00:00:02 (master-1), and one digit changed: is one of the two "
+            "mistyped?",
+        ),
+        (
+            "52:54:00:00:70:03",
+            3,
+            " It looks like the host with 52:54:00:00:00:01 (master-0), and two digits changed: is one of the two "
+            "mistyped?",
+        ),
+        ("02:11:22:33:44:55", 2, ""),
+        ("02:11:22:33:44:55", 3, None),  # one of three is not described: it may be this one
+    ],
+)
+def test_a_stranger_says_so_on_its_own_console(tmp_path, nic, replicas, end):
+    shown = name_host(tmp_path, nic, described=TWO, replicas=replicas)
+    text = f"No NIC of this machine is in the configuration: it has {nic}."
+    assert shown == ("" if end is None else f"{text}{end}\n")
 
 
 ADDRESSES = (
@@ -230,7 +278,7 @@ def look_at_the_status(
     if node_zero:
         (tmp_path / "etc/assisted/node0").touch()
     script = tmp_path / "usr/local/bin/install-status.sh"
-    script.write_text(script.read_text().replace("pause 30", "exit 0"))
+    script.write_text(script.read_text().replace('pause "$every"', "exit 0"))
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         if listens:
@@ -248,7 +296,7 @@ PULL_AGAIN = (
 
 def test_a_pull_that_fails_is_on_the_console_and_in_the_banner(tmp_path):
     output = look_at_the_status(tmp_path, PULL_AGAIN)
-    want = "Images cannot be pulled: assisted-service.service: initializing source docker://r.example/a@sha256:0: "
+    want = "Images cannot be pulled: assisted-service.service: "
     assert output.startswith(f"install-status: {want}")
     assert output.endswith('lookup r.example: i/o timeout"\n')
     assert (tmp_path / "etc/issue.d/75-agent-images.issue").read_text().startswith(want)
@@ -263,6 +311,60 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
         "install-status: Images cannot be pulled through the proxy http://192.0.2.1:3128: assisted-service.service: "
         "initializing source docker://r.example/a: Access violation\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        (
+            "dial tcp: lookup r.example on 192.0.2.53:53: read udp 192.0.2.9:41373->192.0.2.53:53: i/o timeout",
+            "DNS server 192.0.2.53 does not answer (asked for r.example): ",
+        ),
+        (
+            "dial tcp: lookup r.example on [fd00::1]:53: no such host",
+            "DNS server [fd00::1] does not know r.example: ",
+        ),
+        ("unauthorized: authentication required", "the registry rejects the pull secret: "),
+        ("x509: certificate signed by unknown authority", "the registry's certificate is not trusted here: "),
+        ("manifest unknown", "the registry has no such image: "),
+        (
+            "dial tcp 192.0.2.5:5000: connect: no route to host",
+            "the registry at 192.0.2.5:5000 does not answer: ",
+        ),
+    ],
+)
+def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, cause):
+    # The names in front of it may be longer than a console's line, and than what is kept.
+    source = f"initializing source docker://r.example/{'x' * 700}: pinging container registry r.example: "
+    output = look_at_the_status(tmp_path, f"Error: {source}{reason}")
+    assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {cause}initializing ")
+    # As wait-for reads it
+    line = remedies.remedy(output, Places())
+    assert line.startswith(("DNS server", "r.example", "The certificate of r.example", "The registry", "192.0.2.5"))
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_dns_servers_that_do_not_answer_are_named_before_podman_does(tmp_path, alive):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/resolv.conf").write_text("search x.example\nnameserver 127.0.0.2\nnameserver 127.0.0.1\n")
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        questions = []
+
+        def serve() -> None:
+            question, peer = server.recvfrom(512)
+            questions.append(question)
+            server.sendto(question[:2] + b"\x81\x85" + question[4:], peer)  # REFUSED is an answer, too
+
+        if alive:
+            threading.Thread(target=serve, daemon=True).start()
+        output = look_at_the_status(tmp_path, "", DNS_PORT=str(server.getsockname()[1]))
+    expected = "" if alive else "install-status: DNS server 127.0.0.2 does not answer, nor does 127.0.0.1\n"
+    assert output == expected
+    if alive:
+        assert questions == [bytes.fromhex("1234 0100 0001 0000 0000 0000 00 0002 0001")]
+    else:
+        assert remedies.remedy(output, Places()).startswith("DNS server 127.0.0.2 does not answer: ")
 
 
 SPOILT = "writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"
@@ -332,7 +434,7 @@ def test_a_retried_pull_is_shown_until_the_next_message(tmp_path):
         f'cp "{tmp_path}/run/agent-installer/banner" "{tmp_path}/banner$((n))"; n=$((n + 1)); [ $n -lt 4 ] || exit 0; '
         f'cp "{tmp_path}/look$n" "{tmp_path}/look"'
     )
-    text = script.read_text().replace("pause 30", after).replace("service_listens ||", ": ||")
+    text = script.read_text().replace('pause "$every"', after).replace("service_listens ||", ": ||")
     script.write_text("n=0\n" + text)
     (tmp_path / "look").write_text((tmp_path / "look0").read_text())
     done = subprocess.run(["bash", script], env=env, check=True, capture_output=True, text=True, timeout=30)

@@ -20,6 +20,7 @@ from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.completed import completed
 from installer.release import DigestSource, registries_conf
+from installer.rendezvous.client import manifests as client
 from installer.rendezvous.registries import digest_sources
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, text
 from installer.testing.create.manifests_kit import RELEASE, edited, generated
@@ -154,6 +155,24 @@ def test_old_spelling_and_defaults(spelling):
     pool = ztp.install_config(manifests, (), "").control_plane
     assert pool is not None
     assert pool.architecture == "arm64"
+
+
+@pytest.mark.parametrize(
+    ("masters", "managed_by_user", "platform"),
+    [(1, ..., "none"), (1, False, "none"), (3, ..., "baremetal"), (3, True, "none"), (3, False, "baremetal")],
+)
+def test_manifests_without_a_platform(masters, managed_by_user, platform):
+    """As assisted-service chooses one (installer.md §2.1)."""
+    _config, _hosts, files = generated()
+    files = edited(files, names.INSTALL, "spec.platformType", ...)
+    files = edited(files, names.INSTALL, "spec.provisionRequirements.controlPlaneAgents", masters)
+    files = edited(files, names.INSTALL, "spec.networking.userManagedNetworking", managed_by_user)
+    manifests = read.read_manifests(files, RELEASE, "X")
+    assert ztp.install_config(manifests, (), "").platform.name == platform
+    # As the live host registers it
+    registered = client.cluster_params(client.parse(completed(manifests)), "r.example/a@sha256:0", "4.18.0")
+    assert registered["platform"] == {"type": platform}
+    assert registered["user_managed_networking"] == (platform == "none")
 
 
 @pytest.mark.parametrize("name", [n for n in names.MANIFESTS if n != names.NMSTATE])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import ssl
@@ -156,7 +157,16 @@ def test_a_service_from_a_shell_with_auth_type_none_is_closed(tmp_path: Path) ->
 
         assert wait_for("the service to answer", ask, 120) == 401
         assert ask(Authorization="anything") == 401
-        assert ask(Authorization=(tmp_path / "d/auth/user-token").read_text().strip()) == 200
+        token = (tmp_path / "d/auth/user-token").read_text().strip()
+        assert ask(Authorization=token) == 200
+        # What it says to do first works as it is printed, and shows no token.
+        text = (tmp_path / "log").read_text()
+        assert f"Listening on https://127.0.0.1:{port}/ (its CA: {tmp_path}/d/tls/ca.crt)" in text
+        first = text.partition("To ask its API from bash: ")[2].partition("\n")[0]
+        done = subprocess.run(["bash", "-c", first], capture_output=True, text=True, timeout=60, check=False)
+        assert done.stdout.startswith("{"), (first, done.stderr)
+        assert "message" not in json.loads(done.stdout)
+        assert token not in text
     finally:
         process.terminate()
         assert process.wait(60) == 0

@@ -156,6 +156,23 @@ def test_a_missing_host_is_named_at_the_time_out(run):
     assert "cluster was insufficient" in errors[-1]
 
 
+def test_a_mistyped_host_is_named_at_once_and_hosts_are_in_the_inputs_order(run):
+    macs = [f"52:54:00:00:00:0{index}" for index in range(3)]
+    hosts = [host(name, "known") for name in ("stranger", "b", "a")]
+    for seen, mac in zip(hosts, ("52:54:00:00:00:f2", macs[1], macs[0]), strict=True):
+        seen["inventory"] = json.dumps({"interfaces": [{"mac_address": mac}]})
+    moments = [Moment(cluster("insufficient"), hosts[:2]), Moment(cluster("insufficient"), hosts)]
+    assert run(moments, names=("a", "b", "c"), macs=macs, timeout=2) == 5
+    lines = [line for line in run.lines("WARNING") if "has not registered yet" in line]
+    # Not a, which comes a moment later and differs more.
+    assert lines == [
+        f"Host c with MAC address {macs[2]} has not registered yet (2 of 3 expected hosts registered); stranger "
+        "registered with 52:54:00:00:00:f2, one digit differs: is one of the two mistyped? "
+        "(agent-config.yaml: hosts[2])"
+    ]
+    assert run.lines("ERROR")[-1].index("host a was") < run.lines("ERROR")[-1].index("host b was")
+
+
 def test_failed_stage_ends_at_once(run):
     failed = host("master-0", "error", "Writing image to disk", "Failed - no space left on device")
     failed["logs_info"] = "completed"

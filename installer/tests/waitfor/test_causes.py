@@ -180,7 +180,7 @@ def test_a_registry_that_does_not_give_an_image(run: Run, make: Any) -> None:
     fleet.machines[2].images = "failure"
     fleet.prepare()
     line = first_error(run, fleet, settings=SHORT)
-    assert "host-2: Failed to fetch container images needed for installation from" in line
+    assert "host-2: Failed to fetch container images needed for installation (retry" in line
 
 
 def test_a_preparation_that_fails(run: Run, make: Any) -> None:

@@ -229,6 +229,10 @@ def test_events_that_are_no_news_are_not_shown(caplog):
     cluster = event("Cluster validation 'ntp-synced' is now fixed")
     assert shown(caplog, [*writing, other]) == [writing[0]["message"], other["message"]]
     assert shown(caplog, [fixed, broken, fixed, cluster]) == [broken["message"], fixed["message"]]
+    # A host's validations are lines of their own.
+    status = "Host m: updated status from discovering to insufficient"
+    failing = event(f"{status} (Host cannot be installed due to the following failing validation(s): a ; b (c))")
+    assert shown(caplog, [failing]) == [status]
     # An earlier command for this installation has shown these.
     known = [event("[redacted]"), event("b")]
     assert shown(caplog, [event("a"), event("b", "u"), event("c")], known) == ["b", "c"]
@@ -246,6 +250,11 @@ def test_validation_lines(caplog):
         ("INFO", prefix + fixed.message),
         ("WARNING", prefix + MEMORY.message),
     ]
+    caplog.clear()
+    apart, ready = Check(decide.MAJORITY, "failure", "apart"), Check(decide.ALL_READY, "failure", "not all are ready")
+    hosts = [host("a", "insufficient", apart), host("b", "insufficient", MEMORY)]
+    Reporter().validations(ClusterSeen("c", "insufficient", checks=(ready,)), hosts)
+    assert [r.message.partition("validation: ")[2] for r in caplog.records] == [MEMORY.message, "apart", ready.message]
 
 
 def test_duration():

@@ -277,9 +277,13 @@ def test_missing_so_far():
 def test_a_mac_address_with_a_slip_of_the_hand(mac, is_near):
     wanted = expected(2, ("a", "b"), (("a", frozenset({"52:54:00:aa:00:01"})), ("b", frozenset({"52:54:00:bb:00:09"}))))
     there = [host("b", macs=frozenset({"52:54:00:bb:00:09"})), host("s", macs=frozenset({mac}))]
-    end = f"; s registered with {mac}: is one of the two mistyped?"
+    words = f"; s registered with {mac}, "
     for lines in (decide.missing(wanted, there[1:]), decide.others_instead(wanted, there)):
-        assert any(line.endswith(end) for line in lines) == is_near, lines
+        near = [line for line in lines if words in line]
+        assert bool(near) == is_near, lines
+        assert all(
+            line.endswith(" digits differ: is one of the two mistyped?") or "one digit differs" in line for line in near
+        )
 
 
 def test_missing_by_name():

@@ -116,7 +116,7 @@ def test_a_kubeconfig_leads_through_the_proxy():
 
 
 def test_each_proxy_has_files_of_its_own_and_removes_them(tmp_path):
-    """Whichever signal ends it: those of another one at the same lab stay."""
+    """Whichever signal or end of its lab ends it: those of another one at the same lab stay."""
     auth = tmp_path / "cluster/auth"
     auth.mkdir(parents=True)
     (auth / "kubeconfig").write_text("clusters: []\n")
@@ -125,22 +125,28 @@ def test_each_proxy_has_files_of_its_own_and_removes_them(tmp_path):
     code = (
         "import pathlib, sys, types; from lab.commands import access; "
         "layout = types.SimpleNamespace(root=pathlib.Path(sys.argv[1])); "
-        "sys.exit(access.serve(types.SimpleNamespace(layout=layout), 'page', 0))"
+        "lab = types.SimpleNamespace(id='sno-1a2b', layout=layout, supervisor=(int(sys.argv[2]), 1)); "
+        "sys.exit(access.serve(lab, 'page', 0))"
     )
     with contextlib.ExitStack() as stack:
+        supervisor = stack.enter_context(subprocess.Popen(["sleep", "600"]))
+        stack.callback(supervisor.kill)
         processes = []
-        for _ in range(2):
-            command = [sys.executable, "-c", code, str(tmp_path)]
+        for _ in range(3):
+            command = [sys.executable, "-c", code, str(tmp_path), str(supervisor.pid)]
             process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(process.kill)
             assert "page" in process.stdout.readline()
             assert "kubectl" in "".join(process.stdout.readline() for _ in range(3))
             processes.append(process)
-        assert len(list(auth.iterdir())) == 5
-        for process, number, left in zip(processes, (signal.SIGTERM, signal.SIGHUP), (3, 1), strict=True):
+        assert len(list(auth.iterdir())) == 7
+        for process, number, left in zip(processes[:2], (signal.SIGTERM, signal.SIGHUP), (5, 3), strict=True):
             process.send_signal(number)
             assert process.wait(20) == 0
             assert len(list(auth.iterdir())) == left
+        supervisor.kill()
+        assert processes[2].wait(20) == 1
+        assert len(list(auth.iterdir())) == 1
 
 
 def test_a_lab_without_a_cluster_is_told(tmp_path):

@@ -23,10 +23,11 @@ NICS = host(["eno1"], STATIC)
 
 
 @pytest.mark.parametrize(
-    ("texts", "lines"),
+    ("texts", "exit_code", "lines"),
     [
         (
             (install(3, 0, VIPS.replace("122.10", "122.3")), agent(NICS, NICS.replace("node-@", "localhost"), NICS)),
+            1,
             [
                 f"{AGENT}: hosts[1].hostname: localhost is no host's name to the service, which would hold it up "
                 "(hostname-valid)",
@@ -36,18 +37,20 @@ NICS = host(["eno1"], STATIC)
         ),
         (
             (install(), agent(NICS.replace("00:ef:44:20:e6:a@", "x"))),
+            1,
             ['DIR: failed to fetch Agent Installer ISO: failed to load asset "Agent Hosts": invalid Hosts '
              'configuration: hosts[0].interfaces[0].macAddress: Invalid value: "x": address x: invalid MAC address'],
         ),
         (
             (install().replace("CLUSTER", "").replace("baseDomain", "baseDomian"), several(1)),
+            3,
             ['DIR: failed to fetch Agent Installer ISO: failed to load asset "Install Config": failed to create '],
         ),
     ],
 )  # fmt: skip
-def test_problems_are_a_line_each(texts, lines, tmp_path, capsys):
+def test_problems_are_a_line_each_and_end_as_create_image_would(texts, exit_code, lines, tmp_path, capsys):
     code, out, err = planned(texts, tmp_path, capsys)
-    assert (code, out) == (1, "")
+    assert (code, out) == (exit_code, "")
     found = err.replace(str(tmp_path), "DIR").splitlines()
     assert len(found) == len(lines), found
     for line, wanted in zip(found, lines, strict=True):

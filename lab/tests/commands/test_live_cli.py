@@ -125,6 +125,19 @@ def test_deploy_installs_a_users_cluster_and_says_how_to_go_on(cluster, capfd):
         read_record(lab)
 
 
+def test_deploy_as_json_is_one_document(cluster, capfd):
+    assert deploy(cluster, "--lab-keep", "never", "-o", "json") == 0
+    told = json.loads(capfd.readouterr().out)
+    assert (told["installed"], told["kept"], told["cluster"]["state"]) == (True, False, "installed")
+    assert told["cluster"]["console"]["command"] == f"node0-lab open --lab {told['lab']} console"
+    assert [machine["name"] for machine in told["machines"]] == ["master-0"]
+    assert "install-config.yaml: additionalTrustBundle: none → 1 certificate" in told["adapted"]
+    assert "machines: 256 → 16384 MiB of memory (master-0): less is refused by the release's service" in told["notes"]
+    (cluster / "fail").touch()
+    assert deploy(cluster, "--lab-keep", "never", "-o", "json") == 1
+    assert json.loads(capfd.readouterr().out)["installed"] is False
+
+
 def test_deploy_of_a_failed_installation_tells_and_ends_the_lab_when_asked_to(cluster, capfd):
     (cluster / "fail").touch()
     assert deploy(cluster, "--lab-keep", "never") == 1

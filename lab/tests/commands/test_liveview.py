@@ -48,14 +48,14 @@ def test_steps_hosts_and_times(tmp_path):
         log.info("phase power on: failed after 61.0 s")
         log.info("phase wait-for bootstrap-complete")
         log.info('level=info msg="Waiting for cluster install to initialize"')
-        log.info('level=warning msg="slow \\"disk\\""')
+        log.info('level=error msg="slow \\"disk\\""')
 
     text = shown(act, events, ["master-0", "worker-0"], 227.0)
     lines = [line.strip() for line in text.splitlines()]
-    assert lines[0] == 'warning: slow "disk"'
+    assert lines[0] == 'error: slow "disk"'
     assert re.fullmatch(r"ostest: 2 containers  0:[0-5][0-9] \(last time 3:47\)", lines[1])
     assert lines[2:4] == ["✓ create image  0:06", "✗ power on  1:01"]
-    assert re.fullmatch(r"… wait-for bootstrap-complete  0:[0-5][0-9]", lines[4])
+    assert re.fullmatch(r"… wait-for bootstrap-complete  0:[0-5][0-9]  hosts boot, register, .*", lines[4])
     assert lines[5].startswith("master-0")
     assert lines[5].endswith("Writing image to disk: 45%")
     assert lines[6].startswith("worker-0")
@@ -112,3 +112,104 @@ def test_the_last_time_of_a_kind_is_known(tmp_path):
     liveview.note_time(file, "1 vm", 7)
     assert liveview.last_time(file, "1 vm") == 7
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+WARNINGS = {
+    "validation": "Cluster validation 'all-hosts' that used to succeed is now failing",
+    "host": "Host node-2: updated status from discovering to insufficient (no DNS)",
+    "cause": "DNS server 192.168.0.10 does not answer (agent-config.yaml: hosts[0])",
+}
+
+
+def warn(name):
+    log.info("level=warning msg=%s", json.dumps(WARNINGS[name]))
+
+
+@pytest.mark.parametrize(
+    ("message", "left"),
+    [
+        ("Cluster validation 'all-hosts' is now fixed", {"host", "cause"}),
+        ("Host node-2: updated status from insufficient to known (ready)", {"validation", "cause"}),
+        ("Host node-2 validation: Host NTP is synced", {"validation", "cause"}),
+        ("Host node-3: updated status from insufficient to known (ready)", {*WARNINGS}),
+        ("Host: node-3, reached installation stage Installing", set()),
+        ("Cluster is ready for install", set()),
+        ("New image status x", {*WARNINGS}),
+    ],
+)
+def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
+    """Nor does what an installation has left behind; a failure shows what held until then."""
+
+    def fail():
+        for name in WARNINGS:
+            warn(name)
+        log.info('level=info msg="%s"', message)
+        log.warning("level=warning msg=Found override for release image (x). Please be warned")
+        log.info("phase %s: %s after %.1f s", "wait-for bootstrap-complete", "failed", 1.0)
+        log.info("phase %s: %s after %.1f s", "collect the evidence", "passed", 1.0)
+        raise ZeroDivisionError
+
+    file = io.StringIO()
+    with pytest.raises(ZeroDivisionError), liveview.LiveView("t", None, console=Console(file=file, width=200)):
+        fail()
+    text = file.getvalue()
+    assert {name for name, words in WARNINGS.items() if f"warning: {words}" in text} == left
+    assert "override" not in text
+    assert "warning" not in shown(lambda: [warn(name) for name in WARNINGS]), "it went well all the same"
+
+
+def test_a_warning_that_lasts_stays_once_and_a_state_does_not(monkeypatch):
+    def act():
+        for name in WARNINGS:
+            warn(name)
+        monkeypatch.setattr(liveview, "LASTS_SECONDS", 1e-9)
+        log.info("Waiting for cluster install to initialize")
+        log.info("Waiting for cluster install to initialize")
+
+    assert re.findall(r"warning: (\w+)", shown(act)) == ["DNS"]
+
+
+def test_a_state_takes_the_place_of_the_one_before():
+    def fail():
+        for number in (0, 2):
+            log.info("level=warning msg=Cluster validation: exactly 3 nodes, found %d", number)
+        for text in ("insufficient (no DNS)", "insufficient (no NTP)"):
+            log.info("level=warning msg=Host node-2: updated status from x to %s", text)
+        raise ZeroDivisionError
+
+    file = io.StringIO()
+    with pytest.raises(ZeroDivisionError), liveview.LiveView("t", None, console=Console(file=file, width=200)):
+        fail()
+    assert re.findall(r"found \d|no \w+", file.getvalue()) == ["found 2", "no NTP"]
+
+
+def test_the_labs_own_warnings_stay_at_once_but_not_what_it_waits_for():
+    def act():
+        logging.getLogger("lab.commands.interrupts").warning("interrupted: lab x is taken down")
+        logging.getLogger("lab.host.budget").warning("lab x waits for memory")
+
+    text = shown(act)
+    assert "warning: interrupted: lab x is taken down" in text
+    assert "memory" not in text
+
+
+def test_somebody_who_waits_long_is_shown_since_when():
+    clock = [0.0]
+
+    def act():
+        log.info("phase wait-for install-complete")
+        log.info("operators come up")
+        clock[0] = 42.0
+        assert "(42 s ago) operators come up" in rendered(view)
+
+    def rendered(view):
+        console = Console(file=io.StringIO(), width=100)
+        console.print(view._drawn())
+        return console.file.getvalue()
+
+    with (
+        pytest.MonkeyPatch.context() as patched,
+        liveview.LiveView("t", None, console=Console(file=io.StringIO())) as view,
+    ):
+        patched.setattr(liveview.time, "monotonic", lambda: clock[0])
+        act()

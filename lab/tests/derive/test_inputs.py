@@ -41,16 +41,18 @@ def program(tmp_path, script, name="node0-other"):
 
 
 @pytest.mark.parametrize(
-    ("script", "lines"),
+    ("script", "exit_code", "lines", "warnings"),
     [
-        ("echo level=warning msg=odd >&2; echo level=fatal msg=a: b >&2; exit 3", ["odd", "a: b"]),
-        ("exit 2", ["node0-other ended with 2"]),
+        ("echo level=warning msg=odd >&2; echo level=fatal msg=a: b >&2; exit 3", 3, ["a: b"], ["odd"]),
+        ("exit 2", 2, ["node0-other ended with 2"], []),
+        ("kill $$", 1, ["node0-other ended with -15"], []),
     ],
 )
-def test_an_error_is_what_the_installer_says(tmp_path, script, lines):
+def test_an_error_is_what_the_installer_says(tmp_path, caplog, script, exit_code, lines, warnings):
     with pytest.raises(TopologyError) as refused:
         ask(program(tmp_path, script), tmp_path, {})
-    assert refused.value.source == str(tmp_path)
+    assert (refused.value.source, refused.value.exit_code) == (str(tmp_path), exit_code)
+    assert caplog.messages == [f"{tmp_path}: {text}" for text in warnings]
     assert [line.removeprefix(f"{tmp_path}/") for line in refused.value.lines] == lines
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from lab import topology
 from lab.errors import BudgetError, EvidenceError, LabStartError
-from lab.evidence import report
+from lab.evidence import record, report
 from lab.evidence.folder import MARK, NAMES, Folder, mark_of, put_mark, strangers
 from lab.host import budget
 from lab.lab import Lab
@@ -135,7 +135,7 @@ def test_a_link_in_earlier_evidence_goes_and_what_it_leads_to_stays(tmp_path, ea
 def test_what_a_page_lists_is_evidence():
     """Else `prune` would take it for somebody's, and leave all of the run's."""
     tops = {pattern.partition("/")[0] for _, patterns in report.EVIDENCE for pattern in patterns}
-    assert tops | {report.PAGE, report.TESTS, report.LAB_FAILED, "screens", "phases.json"} <= NAMES
+    assert tops | {report.PAGE, record.TESTS, record.LAB_FAILED, "screens", "phases.json"} <= NAMES
 
 
 def test_a_folder_s_strangers_are_named(earlier):

@@ -9,7 +9,10 @@ from urllib.parse import unquote, unquote_to_bytes
 
 import pytest
 
-from lab.evidence import report
+from drivers.browser import PROGRAM, chromium
+from installer.common.certificates import authority
+from lab.evidence import record, report, summary
+from lab.testing.axe_kit import complaints
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
 
@@ -117,10 +120,13 @@ def test_a_run_alone_has_its_own_page(root):
         ([phase("a", 1, "crashed")], [], "failed"),
         ([phase("a")], [phase("x", 1, None)], "failed"),
         ([], [], "running"),
+        ([phase("a"), phase("b", 1, "interrupted")], [], "interrupted"),
+        ([phase("a", 1, "interrupted")], [phase("x")], "interrupted"),
+        ([phase("a", 1, "interrupted")], [phase("x", 1, "failed")], "failed"),
     ],
 )
 def test_the_tests_judge_where_there_are_any(tmp_path, phases, tests, outcome):
-    [run] = report.runs(make(tmp_path / "x", phases, tests))
+    [run] = record.runs(make(tmp_path / "x", phases, tests))
     assert run.outcome == outcome
 
 
@@ -129,7 +135,7 @@ def test_damaged_records_and_no_records_are_no_trouble(tmp_path):
     folder = make(tmp_path / "x", [])
     (folder / "phases.json").write_text('[{"name": "a"}, 3')
     (folder / "tests.json").write_text("[1]")
-    assert "x: void" in Page(report.write(tmp_path).read_text()).text
+    assert "x: invalid" in Page(report.write(tmp_path).read_text()).text
 
 
 ODD = ["x", [1], {}, True, -1, 1e400, float("nan"), 10**400, 1e300, None]
@@ -183,3 +189,49 @@ def test_whatever_a_record_is_there_is_a_page(tmp_path, name, kind):
         assert report.write(tmp_path) is None
     else:
         assert report.write(tmp_path)
+
+
+@pytest.fixture
+def failed(tmp_path):
+    """Provide the artefacts of a `node0-lab deploy` that failed."""
+    folder = make(tmp_path / "first", [phase("lab up"), phase("wait-for", 9, "failed", error="node0 ended with 5")])
+    for name, text in {
+        "commands/003-wait-for.log": "level=info msg=x\nlevel=error msg=unauthorized: authentication required\n",
+        "console/master-0.txt": "".join(f"line {number}\n" for number in range(40)),
+        "lab-failed.txt": "",
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    record.note(folder, {"cluster": "first.example.com", record.COMMAND: "cd / && node0-lab deploy DIR"})
+    return folder
+
+
+def test_a_failed_run_s_page_begins_with_the_reason(failed):
+    shown = Page(report.write(failed).read_text()).text
+    wanted = ["failed", "unauthorized: authentication required", "product (pull-secret in wait-for", "line 39"]
+    places = [shown.index(text) for text in (*wanted, "first.example.com", "node0-lab deploy DIR", "lab up")]
+    assert places == sorted(places)
+    assert "line 20" not in shown, "the end of the console"
+
+
+def test_the_summary_is_markdown_in_which_nothing_else_is(failed, monkeypatch, tmp_path):
+    (failed / "tests.json").write_text(json.dumps([phase(EVIL, 1, "failed", message="E   | ```\n<b> [x](y)")]))
+    record.note(failed, {"cluster": "a``b"})
+    report.write(failed)
+    monkeypatch.setenv(summary.GITHUB, str(tmp_path / "github"))
+    summary.publish(failed)
+    text = (tmp_path / "github").read_text()
+    assert text == (failed / summary.SUMMARY).read_text()
+    table = text.splitlines()[2]
+    assert table == r"| first | ❌ failed | 10.0 s | \| \`\`\` |"
+    assert "````\n| ```\n" in text, "a fence longer than those within"
+    assert "- cluster: ``` a``b ```" in text
+
+
+@pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+def test_the_page_is_accessible_on_a_telephone_and_a_desk(failed, root, tmp_path):
+    (failed / "tests.json").write_text(json.dumps([phase("test_" + "x" * 100, 1, "failed", message="y" * 400)]))
+    with chromium(tmp_path / "profile", authority("nobody").certificate.encode()) as page:
+        for folder in (failed, root):
+            page.open(report.write(folder).as_uri())
+            assert complaints(page) == [], folder

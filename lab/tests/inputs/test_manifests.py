@@ -40,6 +40,20 @@ def read(folder, name):
     return yaml.safe_load((folder / f"cluster-manifests/{name}.yaml").read_text())
 
 
+def test_each_change_is_a_line_and_as_is_leaves_clocks_alone(folder):
+    write(folder, "infraenv", {"additionalNTPSources": ["10.0.0.9"]})
+    lines = ztp.adapt(folder, SHAPE, ACCESS, "r.x/y@sha256:1", as_is=True)
+    assert read(folder, "infraenv")["spec"]["additionalNTPSources"] == ["10.0.0.9"]
+    assert not (folder / "agent-config.yaml").exists()
+    assert lines[0] == (
+        f"{ztp.PULL_SECRET}: stringData..dockerconfigjson: credentials for quay.io → credentials for quay.io, lab:5000"
+    )
+    assert f"{ztp.IMAGE_SET}: spec.releaseImage: old → r.x/y@sha256:1" in lines
+    assert not any("NTP" in line for line in lines)
+    again = ztp.adapt(folder, SHAPE, ACCESS, "r.x/y@sha256:1")
+    assert f"{ztp.INFRA_ENV}: spec.additionalNTPSources: 10.0.0.9 → 10.0.0.9, {SHAPE.gateway}" in again
+
+
 def test_the_lab_adds_what_a_disconnected_cluster_needs(folder):
     assert ztp.release_image(folder) == "old"
     (folder / "mirror").mkdir()

@@ -289,6 +289,9 @@ def test_machines_are_grown_to_what_the_release_demands_and_not_shrunk():
     roles = {node.role: (node.vcpu, node.memory_mib, node.disk_gib) for node in grown.nodes}
     assert roles == {role: hardware.OPENSHIFT[role] for role in ("master", "worker")}
     assert hardware.sized(grown, hardware.OPENSHIFT) == grown
+    assert hardware.raised(grown, grown) == []
+    said = hardware.raised(topology.ha(), grown)
+    assert "3072 → 8192 MiB of memory (worker-0, worker-1): less is refused by the release's service" in said
     large = tuple(msgspec.structs.replace(n, vcpu=16, memory_mib=32768, disk_gib=200) for n in topology.sno().nodes)
     shape = msgspec.structs.replace(topology.sno(), nodes=large)
     assert hardware.sized(shape, hardware.OPENSHIFT) == shape

@@ -16,7 +16,7 @@ import pytest
 from lab import topology
 from lab.commands import cli
 from lab.errors import DaemonEndedError, LabGoneError
-from lab.evidence import report
+from lab.evidence import record, report, summary
 from lab.faults import Outage
 from lab.host import preflight
 from lab.host.records import State, look_at
@@ -64,7 +64,7 @@ def test_each_daemon_that_ends_is_told_at_once_with_its_last_lines(tmp_path, cap
         with pytest.raises(DaemonEndedError):
             lab.inside(os.getpid)
         lab.collect()
-    text = (tmp_path / report.LAB_FAILED).read_text()
+    text = (tmp_path / record.LAB_FAILED).read_text()
     assert text.startswith("registry was killed by SIGKILL at ")
     page = (tmp_path / report.PAGE).read_text()
     assert page.index("The lab itself failed") < page.index("<table>")
@@ -103,7 +103,7 @@ def test_what_was_asked_to_end_is_no_failure(tmp_path, caplog):
         assert lab.run(["true"], timeout=10).returncode == 0
         assert lab.ended() == []
     assert said_of(caplog, "") == []
-    assert not (tmp_path / report.LAB_FAILED).exists()
+    assert not (tmp_path / record.LAB_FAILED).exists()
 
 
 @pytest.mark.parametrize("who", ["supervisor", "init"])
@@ -142,7 +142,7 @@ def test_ls_tells_of_a_kept_labs_dead_daemon(tmp_path, capsys):
         output = capsys.readouterr().out
         assert re.search(rf"^{lab_id}  FAILED: bmc was killed by SIGKILL at \d\d:\d\d:\d\d: \S", output, re.M), output
         assert cli.main(["collect", "--lab", lab_id, str(tmp_path / "evidence")]) == 0
-        assert "bmc was killed" in (tmp_path / "evidence" / report.LAB_FAILED).read_text()
+        assert "bmc was killed" in (tmp_path / "evidence" / record.LAB_FAILED).read_text()
     finally:
         assert cli.main(["down", "--lab", lab_id]) == 0
 
@@ -192,13 +192,12 @@ def test_that_passes(deployment):
 """
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-@on_this_lab
-def test_a_scenario_in_a_lab_that_fails_is_void(tmp_path, workers):
+def _ran(tmp_path, tests, workers):
+    """Run these tests as scenarios are run; all of the process's end."""
     folder = tmp_path / "t"
     folder.mkdir()
     (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "test_x.py").write_text(TESTS)
+    (folder / "test_x.py").write_text(tests)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  disruptive: x\n  lab: x\n")
     with tempfile.TemporaryDirectory(prefix="n0-") as state:
         env = os.environ | {
@@ -209,7 +208,44 @@ def test_a_scenario_in_a_lab_that_fails_is_void(tmp_path, workers):
         }
         argv = [sys.executable, "-m", "pytest", "-n", workers, "-p", "no:cacheprovider", "--nightly", str(folder)]
         argv.append(f"--artifacts={tmp_path / 'artifacts'}")
-        completed = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+        return subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+
+
+INTERRUPTED = """
+import os, signal, threading
+import pytest
+
+@pytest.mark.parametrize("deployment", ["compact-ipv4-static-bios"], indirect=True)
+def test_that_is_interrupted(deployment):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.{number})).start()
+    {wait}
+"""
+IN_A_PHASE = 'with deployment.lab.phase("install"): deployment.lab.run(["sleep", "100"], timeout=100)'
+
+
+@pytest.mark.parametrize(
+    ("number", "wait", "phase"),
+    [
+        ("SIGINT", IN_A_PHASE, "install"),
+        ("SIGTERM", 'deployment.lab.run(["sleep", "100"], timeout=100)', "interruption"),
+    ],
+)
+@on_this_lab
+def test_an_interrupted_run_is_invalid_and_leaves_its_evidence(tmp_path, number, wait, phase):
+    """Four runs that Ctrl-C had ended were remembered as failures, two of them the product's."""
+    completed = _ran(tmp_path, INTERRUPTED.format(number=number, wait=wait), "0")
+    assert completed.returncode == pytest.ExitCode.INTERRUPTED, completed.stdout
+    [run] = record.runs(tmp_path / "artifacts")
+    assert (run.outcome, run.phases[-1]["name"]) == ("interrupted", phase)
+    assert (run.folder / "missing.txt").exists(), "the evidence was collected"
+    assert f"during {phase!r}" in (tmp_path / "artifacts" / summary.SUMMARY).read_text()
+    assert run.about[record.COMMAND].endswith("-k '[compact-ipv4-static-bios]'")
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+@on_this_lab
+def test_a_scenario_in_a_lab_that_fails_is_void(tmp_path, workers):
+    completed = _ran(tmp_path, TESTS, workers)
     output = completed.stdout
     assert completed.returncode == 1
     assert re.search(r"= 1 failed, 1 passed, 2 errors in ", output), output
@@ -225,15 +261,14 @@ def test_a_scenario_in_a_lab_that_fails_is_void(tmp_path, workers):
     assert re.search(r"^FAILED test_x.py::test_that_fails_by_itself", output, re.M), output
 
     def outcomes(scenario):
-        tests = json.loads((tmp_path / "artifacts" / scenario / report.TESTS).read_text())
+        tests = json.loads((tmp_path / "artifacts" / scenario / record.TESTS).read_text())
         return {test["name"]: test["outcome"] for test in tests}
 
     assert outcomes("compact-ipv4-static-bios") == {"test_that_waits": "void"}
     assert outcomes("compact-ipv4-dhcp-bios") == {"test_that_would_have_passed": "void"}
     assert outcomes("compact-ipv4-static-uefi") == {"test_that_fails_by_itself": "failed"}
     page = (tmp_path / "artifacts" / report.PAGE).read_text()
-    assert page.index("compact-ipv4-static-bios is void") < page.index("<table>")
-    assert page.index("registry was killed by SIGKILL") < page.index("<table>")
+    assert page.index("registry was killed by SIGKILL") < page.index("<h2 id=")
 
 
 @pytest.mark.parametrize(
@@ -268,14 +303,14 @@ def test_a_void_run_is_none_that_passed_or_failed(tmp_path):
     folder.mkdir()
     (folder / "phases.json").write_text('[{"name": "install", "outcome": "failed", "seconds": 1}]')
     (folder / "tests.json").write_text('[{"name": "t", "outcome": "failed", "seconds": 1, "message": "<b>"}]')
-    [run] = report.runs(tmp_path)
+    [run] = record.runs(tmp_path)
     assert run.outcome == "failed"
-    (folder / report.LAB_FAILED).write_text("registry <was> killed")
-    [run] = report.runs(tmp_path)
+    (folder / record.LAB_FAILED).write_text("registry <was> killed")
+    [run] = record.runs(tmp_path)
     assert run.outcome == "void"
     page = report.write(tmp_path).read_text()
     assert "registry &lt;was&gt; killed" in page
-    assert page.index("is void") < page.index("<h2 id=")
+    assert page.index("run is invalid") < page.index("<table>")
 
 
 @pytest.mark.parametrize("line", ['{"service":"dns","exit":1}', "[" * 5000, "\\", '"x"'])

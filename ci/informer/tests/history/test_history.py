@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.cli import main
 from ci.informer.errors import HistoryError, InformerError
@@ -17,6 +18,7 @@ from ci.informer.history import artifacts, junit, schema
 from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from ci.informer.history.store import History
 from ci.informer.tests.kit import artefacts
+from lab.evidence import symptoms
 
 # What XML can hold of a name.
 WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_categories=("Cc",)), min_size=1)
@@ -208,6 +210,29 @@ def test_odd_artefacts_are_read_or_reported(tmp_path):
     phases.write_text('[{"name": "a", "began": "yesterday", "outcome": "passed"}]')
     with pytest.raises(InformerError, match=r"phases\.json: began: 'yesterday': must be like"):
         artifacts.load(tmp_path, "p")
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_an_interrupted_run_is_invalid_and_nobody_s_fault(history, tmp_path, ended):
+    """wait-for may have said `timed out` before Ctrl-C."""
+    tests = [{"outcome": "passed"}] if ended else []
+    artefacts(tmp_path / "x", {"outcome": "interrupted", "seconds": 3.0}, tests=tests)
+    (tmp_path / "x/commands").mkdir()
+    (tmp_path / "x/commands/003-wait-for.log").write_text("level=warning msg=kube API: timed out\n")
+    [run] = artifacts.load(tmp_path / "x", "p", ended=ended)
+    assert (run.outcome, run.reason) == (Outcome.VOID, "interrupted: Ctrl-C or a signal ended it during 'install'")
+    [number] = history.add([run])
+    triage.label(history, symptoms.read())
+    assert triage.shown(history, number)[0][0] == "interrupted"
+    assert history.run(number).label == "host"
+    [late] = artifacts.load(tmp_path / "x", "p", ended=True, stopped=True)
+    assert late.outcome is not Outcome.VOID, "who stops a run for its limit says so himself"
+
+
+def test_a_run_that_was_killed_in_a_later_phase_is_invalid_whatever_passed_before(tmp_path):
+    artefacts(tmp_path / "x", {}, {"outcome": "running", "seconds": None}, tests=[{"outcome": "passed"}])
+    [run] = artifacts.load(tmp_path / "x", "p")
+    assert run.outcome is Outcome.VOID
 
 
 @given(st.one_of(st.none(), st.text(), st.floats(), st.lists(st.integers()), st.integers()))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 import signal
 import socket
 import threading
@@ -13,13 +14,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from ci.informer.history import work
+from ci.informer.history import artifacts, work
 from ci.informer.history.store import History
+from ci.informer.pages.build import build
 from ci.informer.pages.serving import application, serve
 from ci.informer.pages.views import job_file
-from ci.informer.tests.kit import filled, runs_of
+from ci.informer.tests.kit import artefacts, filled, runs_of
 from drivers.browser import PROGRAM, chromium
 from installer.common.certificates import authority
+from lab.evidence import report
 from lab.waiting import wait_until
 
 
@@ -74,6 +77,29 @@ def test_unknown_jobs_and_runs_are_not_found(path, where):
 @pytest.mark.parametrize("where", ["/../history.db", "/runs/../history.db", "/runs/x.html", "/etc/passwd"])
 def test_nothing_else_is_served(path, where):
     assert answers(path, ("GET", where))[0][0] == 404
+
+
+def test_a_run_s_page_leads_to_that_of_its_artefacts(path, tmp_path):
+    folder = tmp_path / "sno"
+    artefacts(folder, {"outcome": "failed"}, tests=[{"outcome": "failed", "message": "E   x"}])
+    (folder / "console").mkdir()
+    (folder / "console/m.txt").write_text("<script>")
+    (folder / "console/link.txt").symlink_to(path)
+    report.write(folder)
+    with History(path) as history:
+        [number] = history.add(artifacts.load(folder, "p"))
+        build(history, tmp_path / "out")
+    link = re.search('href="([^"]+)">Its consoles', (tmp_path / f"out/runs/{number}.html").read_text())[1]
+    assert (tmp_path / "out/runs" / link).resolve() == folder / "index.html"
+    where = f"/evidence/{number}"
+    paths = ("index.html", "console/m.txt", "console/link.txt", "%2e%2e/history.db", "console/no.txt")
+    run, page, console, *refused, unknown = answers(
+        path, ("GET", f"/runs/{number}.html"), *(("GET", f"{where}/{x}") for x in paths), ("GET", "/evidence/999/x")
+    )
+    assert f'href="..{where}/index.html"' in run[1]
+    assert "script-src" not in page[2]["Content-Security-Policy"]
+    assert (page[2]["Content-Type"][:9], console[2]["Content-Type"][:10]) == ("text/html", "text/plain")
+    assert {answer[0] for answer in (*refused, unknown)} == {404}
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])

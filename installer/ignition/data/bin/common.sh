@@ -63,3 +63,39 @@ api() {
         --config <(printf 'header = "Authorization: %s"\n' "$USER_AUTH_TOKEN") \
         --request "$method" "$@" "${SERVICE_BASE_URL%/}/api/assisted-install/v2/$path"
 }
+
+# tell_stranger: shows on the console that the configuration lists no NIC of this machine, and the host that it may be.
+# Where the configuration leaves hosts undescribed, only a machine that looks mistyped says so.
+tell_stranger() {
+    local address best=3 differs file=/etc/assisted/expected-hosts index listed=0 mac macs name near="" own=() text
+    [ -s "$file" ] || return 0
+    for address in "${PATH_PREFIX-}"/sys/class/net/*/address; do
+        [ -r "$address" ] && mac=$(<"$address") && [[ ${mac,,} =~ ^([0-9a-f]{2}:){5}[0-9a-f]{2}$ ]] || continue
+        [ "$mac" = 00:00:00:00:00:00 ] || own+=("${mac,,}")
+    done
+    while read -r macs name; do
+        listed=$((listed + 1))
+        for mac in ${macs//,/ }; do
+            for address in "${own[@]}"; do
+                differs=0
+                for ((index = 0; index < ${#mac}; index++)); do
+                    [ "${mac:index:1}" = "${address:index:1}" ] || differs=$((differs + 1))
+                done
+                if [ "$differs" = 0 ]; then
+                    issue_clear 62-stranger
+                    return 0
+                elif [ "$differs" -lt "$best" ]; then
+                    best=$differs near="$mac${name:+ ($name)}"
+                fi
+            done
+        done
+    done <"$file"
+    text="No NIC of this machine is in the configuration: it has ${own[*]}."
+    if [ -n "$near" ]; then
+        [ "$best" = 1 ] && best="one digit" || best="two digits"
+        text+=" It looks like the host with $near, and $best changed: is one of the two mistyped?"
+    elif [ "$listed" -lt $((${REQUIRED_MASTER_NODES-0} + ${REQUIRED_ARBITER_NODES-0} + ${REQUIRED_WORKER_NODES-0})) ]; then
+        return 0
+    fi
+    issue_set 62-stranger "$text"
+}

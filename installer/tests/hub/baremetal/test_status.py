@@ -3,6 +3,8 @@ from itertools import product
 
 import pytest
 
+from installer.hub.admission.baremetalhost import problems
+from installer.hub.baremetal import pairing
 from installer.hub.baremetal.states import Credentials, Fault, Host, Operational, State, Wanted
 from installer.hub.baremetal.status import conditions_of, credentials_of, host_of, status_of, wanted_of
 from installer.hub.kube.kinds import BARE_METAL_HOST, Key
@@ -90,3 +92,13 @@ def test_wishes_of_annotations():
     assert not wanted({}, bmc={"address": ""}).managed
     for name, state in (("ready", State.AVAILABLE), ("match profile", State.PREPARING), ("odd", State.NONE)):
         assert host_of(bmh({"provisioning": {"state": name}})).state is state
+
+
+def test_a_host_without_a_spec_is_one_without_a_bmc():
+    obj = BARE_METAL_HOST.new(Key("ns", "a"))
+    assert wanted_of(obj) == Wanted(managed=False, online=False)
+    assert problems(None, obj) == []
+    assert pairing.mac_of(obj) == ""
+    assert pairing.bmh_change(obj, None, None, is_quiet=True) == {
+        "metadata": {"finalizers": [pairing.METAL3_FINALIZER]}
+    }

@@ -3,6 +3,7 @@
 import base64
 import json
 
+from installer.assisted.enums import Stage
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import (
     AGENT,
@@ -163,3 +164,42 @@ def test_classifications_label_agents_and_take_their_labels_back(world):
         world.gone((AGENT_CLASSIFICATION, item))
     assert label not in labels_of(world.get(AGENT, agent))
     assert condition(world.get(AGENT, agent), "SpecSynced")["status"] == "True"
+
+
+def test_an_installed_host_is_unbound_and_bound_anew(world):
+    key, machine = pool(world, "used"), Machine(15, Network())
+    (agent,) = world.discovered(key, machine)
+    world.change(AGENT, agent, clusterDeploymentName=key._asdict(), approved=True)
+    world.wait(AGENT, agent, "Bound", "False Binding")
+    world.register(key, machine)
+    world.poll_until(key, [machine], lambda: "install" in world.steps[machine.id])
+    world.progress(key, machine, Stage.STARTING, Stage.INSTALLING, Stage.REBOOTING, Stage.JOINED, Stage.DONE)
+    wait_until("end", lambda: world.user.cluster(uid_of(world.get(CLUSTER_DEPLOYMENT, key)))["status"], "finalizing")
+    world.complete(key)
+    world.wait(AGENT, agent, "Installed", "True InstallationCompleted")
+    world.change(AGENT, agent, clusterDeploymentName=None)
+    world.wait(AGENT, agent, "Bound", "False UnbindingPendingUserAction")
+    assert world.reason(AGENT, agent, "RequirementsMet") == "False Unbinding"
+    again(world, key, machine, "Bound", "False Unbound")
+    world.poll_until(key, [machine], lambda: world.reason(AGENT, agent, "RequirementsMet") == "True AgentIsReady")
+    assert world.reason(AGENT, agent, "Installed") == "False InstallationNotStarted"
+
+
+def test_an_agent_moves_to_the_infra_env_whose_image_its_machine_has_booted_last(world):
+    first, second, machine = pool(world, "first-pool"), pool(world, "second-pool"), Machine(16, Network())
+    (agent,) = world.discovered(first, machine)
+    world.change(AGENT, agent, hostname="old", approved=True)
+    world.wait(AGENT, agent, "SpecSynced", "True SyncOK")
+    wait_until("name", lambda: host(world, first, agent).get("requested_hostname"), "old")
+    world.register(second, machine)
+    owner = uid_of(world.get(INFRA_ENV, second))
+    wait_until("owner", lambda: world.get(AGENT, agent)["metadata"]["ownerReferences"][0]["uid"], owner)
+    wait_until("old host", lambda: host(world, first, agent), {})
+    found = world.get(AGENT, agent)
+    assert "hostname" not in found["spec"]
+    assert found["spec"]["approved"] is False
+    assert labels_of(found)["infraenvs.agent-install.openshift.io"] == "second-pool"
+    world.poll_until(second, [machine], lambda: world.reason(AGENT, agent, "Bound") == "False Unbound")
+    world.api.delete(AGENT, agent)
+    world.gone((AGENT, agent))
+    assert host(world, second, agent) == {}

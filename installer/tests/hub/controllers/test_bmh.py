@@ -165,6 +165,22 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     assert {"BMCCredentialError", "Registered", "ProvisioningStarted", "DeprovisioningComplete"} <= reasons
 
 
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("", "password is missing"),
+        ("hid\n", "password has a line break"),
+        ("hid€", "password has characters that are not"),
+    ],
+)
+def test_logins_that_are_none_are_not_tried_and_not_shown(api, bmc, password, why):
+    secret(api, password=password)
+    host(api, bmc)
+    message = until(api, "registering", error="registration error")["status"]["errorMessage"]
+    assert f"Secret login, of spec.bmc.credentialsName: {why}" in message
+    assert "hid" not in message
+
+
 def test_corrected_credentials_end_the_error_at_once(api, bmc):
     """Though the next try is minutes away after as many errors."""
     old = secret(api, password="wrong")

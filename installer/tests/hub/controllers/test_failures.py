@@ -78,9 +78,15 @@ def test_a_hub_whose_service_is_away_says_why_it_waits_and_goes_on(world):
     key, _, agent = approved(world, "away", 23)
     before = world.get(CLUSTER_DEPLOYMENT, key)
     world.service.kill()
+    world.change(AGENT, agent, hostname="later")
+    world.wait(AGENT, agent, "SpecSynced", "False BackendError")
+    world.change(ACI, key, mastersSchedulable=True)
+    world.wait(ACI, key, "SpecSynced", "False BackendError")
+    # What was seen last stays, and nobody takes a cluster for lost.
+    assert world.reason(ACI, key, "RequirementsMet") == "True ClusterIsReady"
+    assert world.reason(AGENT, agent, "Bound") == "True Bound"
     world.api.delete(CLUSTER_DEPLOYMENT, key)
-    message = world.wait(ACI, key, "SpecSynced", "False BackendError")
-    assert "to be deleted" in message
+    wait_until("why", lambda: "to be deleted" in world.message(ACI, key, "SpecSynced"), True)
     world.service.start()
     world.gone((CLUSTER_DEPLOYMENT, key), (ACI, key), (AGENT, agent))
     assert world.user.find_cluster(uid_of(before)) is None

@@ -88,6 +88,11 @@ def test_specs_that_contradict_themselves_and_annotations_that_are_no_json(world
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     cluster = world.user.cluster(uid_of(world.get(CLUSTER_DEPLOYMENT, key)))
     assert cluster["install_config_overrides"] == '{"fips": true}'
+    stranger = Key(NAMESPACE, "stranger")
+    world.apply((ACI, ACI.new(stranger, spec=objects[3][1]["spec"])))
+    told(world, ACI, stranger, "ClusterDeployment site/contrary names another AgentClusterInstall: 'contrary'")
+    world.api.delete(ACI, stranger)
+    world.gone((ACI, stranger))
     world.change(ACI, key, imageSetRef={"name": "another"})
     told(world, ACI, key, "ClusterImageSet another")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import subprocess
@@ -84,6 +85,24 @@ def test_what_is_no_http_does_not_fill_the_log(tmp_path: Path, caplog: pytest.Lo
     with caplog.at_level("INFO"):
         at(tmp_path, use)
     assert not [record for record in caplog.records if record.name in ("aiohttp.server", "assisted-service")]
+
+
+@pytest.mark.parametrize("text", ["GET / HTTP/1.1\r\nHost: x\r\n\r\n", "POST /x HTTP/1.1\r\n\r\nbody", "G" * 20000])
+def test_plain_http_is_told_the_https_url(tmp_path: Path, text: str) -> None:
+    async def use(place: Place) -> None:
+        peer = await place.connect(tls=False)
+        for part in (text[:3], text[3:]) if text.startswith("GET") else (text,):
+            await peer.say(part)
+            await asyncio.sleep(0)
+        if text.startswith("GGG"):
+            await peer.gone()  # no method is so long: a handshake that failed
+        else:
+            url = place.service.settings.base_url
+            assert await peer.answer() == (400, f"This port speaks HTTPS: {url}\n".encode())
+            assert await peer.gone() < 5
+        await place.works()
+
+    at(tmp_path, use)
 
 
 def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:

@@ -166,6 +166,19 @@ def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
     serve(tmp_path, use)
 
 
+@pytest.mark.parametrize(
+    ("invoker", "files"),
+    [
+        ("agent-installer", (".openshift_install_state.json", "/etc/assisted/rendezvous-host.env")),
+        (page.STANDALONE, ("auth/watcher-token", "auth/user-token")),
+    ],
+)
+def test_the_page_names_the_files_of_tokens(invoker: str, files: tuple[str, ...]) -> None:
+    text = page.document(invoker)[0].decode()
+    assert "<!--" not in text
+    assert [file for file in files if f"<code>{file}</code>" not in text] == []
+
+
 def test_the_page_is_not_imported_before_somebody_looks() -> None:
     code = "import installer.rendezvous.api.app, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

@@ -82,7 +82,8 @@ def test_the_releases_registry() -> None:
 
     assert net.release_domain(host_view(**answered())) == Verdict(
         BAD,
-        "Couldn't resolve domain name quay.example, the release image's registry, on the host",
+        "Couldn't resolve domain name quay.example, the release image's registry, on the host: correct the name, or "
+        "add it to the DNS",
     )
     assert net.release_domain(host_view(**answered(ipv6_addresses=["fd00::1", "fd00::2"]))) == SUPPRESSED
     # The cluster's own release comes before the service's.

@@ -63,13 +63,15 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "connected",
         silent("11:56:59.000"),
         BAD,
-        "Host is disconnected: the agent has not called in since 2026-01-01T11:56:59.000Z",
+        "Host is disconnected: the agent has not called in since 2026-01-01T11:56:59.000Z. Is it on, and does it reach "
+        "this service?",
     ),
     (
         "connected",
         {"host": {"checked_in_at": None}},
         BAD,
-        "Host is disconnected: the agent has not called in since it was made",
+        "Host is disconnected: the agent has not called in since it was made. Is it on, and does it reach this "
+        "service?",
     ),
     ("machine_cidr_defined", {}, OK, "Machine Network CIDR is defined"),
     (
@@ -206,8 +208,8 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "images_available",
         asked(images_status=[image("a", "failure", error="no route"), image("b", "success"), image("c", "failure")]),
         BAD,
-        "Failed to fetch container images needed for installation from a (no route), c. Retry to "
-        "install; if it stays so, check the network settings and the mirror registry",
+        "Failed to fetch container images needed for installation (retry to install; if it stays so, check the network "
+        "settings and the mirror registry): a (no route), c",
     ),
     ("default_route", {}, OK, "Host has been configured with at least one default route."),
     (

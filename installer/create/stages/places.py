@@ -1,0 +1,57 @@
+"""Fields of the user's files by the values in them: what wait-for names when a value turns out to be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
+from installer.config.rules.agent import static_addresses
+from installer.config.types.agent import Host
+from installer.create.stages.check import Inputs
+from installer.manifests import files as names
+
+
+def places(inputs: Inputs) -> dict[str, Any]:
+    """Return each field as FILE: PATH, in the form of `observe.state.Places`."""
+    file, path = inputs.hosts_place
+    hosts = [f"{file}: {path}[{index}]" for index in range(len(inputs.hosts))]
+    servers: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
+    for place, host in zip(hosts, inputs.hosts, strict=True):
+        for server in dict.fromkeys(_dns_servers(host)):
+            servers.setdefault(server, []).append(f"{place}.networkConfig.dns-resolver")
+        for address in static_addresses(host):
+            addresses.setdefault(address, []).append(place)
+    configs = inputs.manifests is None
+    return {
+        "hosts": hosts,
+        "rendezvousIP": f"{AGENT_CONFIG_FILE}: rendezvousIP" if inputs.agent.rendezvous_ip else "",
+        "dnsServers": servers,
+        "addresses": addresses,
+        "mirrors": dict(_mirrors(inputs, configs=configs)),
+        "pullSecret": f"{INSTALL_CONFIG_FILE}: pullSecret" if configs else names.PULL_SECRET,
+        "trustBundle": f"{INSTALL_CONFIG_FILE}: additionalTrustBundle" if configs else names.CA_BUNDLE,
+    }
+
+
+def _dns_servers(host: Host) -> Iterator[str]:
+    """Yield the name servers of a host's NMState document, which is valid by now."""
+    document = host.network_config
+    resolver = document.get("dns-resolver") if isinstance(document, dict) else None
+    config = resolver.get("config") if isinstance(resolver, dict) else None
+    servers = config.get("server") if isinstance(config, dict) else None
+    yield from (str(server) for server in (servers if isinstance(servers, list) else ()))
+
+
+def _mirrors(inputs: Inputs, *, configs: bool) -> Iterator[tuple[str, str]]:
+    """Yield registries that mirror something, the first field of each."""
+    field = "imageDigestSources" if inputs.install.image_digest_sources else "imageContentSources"
+    seen = set()
+    for index, source in enumerate(inputs.install.sources):
+        for number, mirror in enumerate(source.mirrors):
+            registry = mirror.partition("/")[0]
+            if registry not in seen:
+                seen.add(registry)
+                place = f"{INSTALL_CONFIG_FILE}: {field}[{index}].mirrors[{number}]"
+                yield registry, place if configs else names.REGISTRIES

@@ -1,0 +1,56 @@
+"""Fields that the state names by their values, read as wait-for reads them."""
+
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from installer.create.stages.check import check
+from installer.create.stages.places import places
+from installer.create.stages.read import read
+from installer.create.stages.resolve import TARGET
+from installer.observe.state import Places
+from installer.testing.create.inputs_kit import COMPACT, text
+
+NMSTATE = """
+interfaces:
+- name: eth0
+  type: ethernet
+  state: up
+  ipv4: {enabled: true, dhcp: false, address: [{ip: 192.168.111.%d, prefix-length: 24}]}
+routes: {config: [{destination: 0.0.0.0/0, next-hop-address: 192.168.111.1, next-hop-interface: eth0}]}
+dns-resolver: {config: {server: [192.168.111.1%s]}}
+"""
+
+
+def test_values_lead_back_to_fields(tmp_path: Path) -> None:
+    hosts = [
+        {
+            "hostname": f"host-{index}",
+            "interfaces": [{"name": "eth0", "macAddress": f"52:54:00:00:00:0{index}"}],
+            "networkConfig": yaml.safe_load(NMSTATE % (80 + index, more)),
+        }
+        for index, more in enumerate(("", ", 192.168.111.2", ""))
+    ]
+    agent = {"apiVersion": "v1beta1", "kind": "AgentConfig", "metadata": {"name": "ostest"}, "hosts": hosts}
+    mirrors = {"source": "quay.io/a", "mirrors": ["mirror.example:5000/a", "other.example/b"]}
+    install = {**COMPACT, "imageDigestSources": [mirrors]}
+    (tmp_path / "install-config.yaml").write_text(text(install))
+    (tmp_path / "agent-config.yaml").write_text(text({**agent, "rendezvousIP": "192.168.111.81"}))
+    found = msgspec.convert(places(check(read(tmp_path, TARGET), TARGET)), Places, strict=True)
+    each = [f"agent-config.yaml: hosts[{index}]" for index in range(3)]
+    assert found == Places(
+        hosts=each,
+        rendezvous_ip="agent-config.yaml: rendezvousIP",
+        dns={
+            "192.168.111.1": [f"{host}.networkConfig.dns-resolver" for host in each],
+            "192.168.111.2": [f"{each[1]}.networkConfig.dns-resolver"],
+        },
+        addresses={f"192.168.111.{80 + index}": [host] for index, host in enumerate(each)},
+        mirrors={
+            "mirror.example:5000": "install-config.yaml: imageDigestSources[0].mirrors[0]",
+            "other.example": "install-config.yaml: imageDigestSources[0].mirrors[1]",
+        },
+        pull_field="install-config.yaml: pullSecret",
+        trust_bundle="install-config.yaml: additionalTrustBundle",
+    )

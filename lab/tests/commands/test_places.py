@@ -1,0 +1,90 @@
+"""Labs as `ls` shows them: their machines, and where their clusters are found."""
+
+import json
+import os
+import signal
+import time
+
+import msgspec
+import pytest
+
+from lab import topology
+from lab.commands import cli, interrupts
+from lab.host import records
+from lab.host.identity import this_process
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    """Provide a lab that runs, in the order of whose files b is before a."""
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path))
+    monkeypatch.setenv("NODE0_BUDGET", str(tmp_path / "budget"))
+    shape = topology.compact()
+    nodes = tuple(
+        msgspec.structs.replace(node, name=name) for node, name in zip(shape.nodes, ("b", "a", "c"), strict=True)
+    )
+    made = records.Record(
+        id="compact-1a2b",
+        topology=msgspec.structs.replace(shape, nodes=nodes),
+        owner=this_process(),
+        created=time.time(),
+        artifacts="/evidence",
+    )
+    lock = records.create(made)
+    yield made
+    os.close(lock)
+
+
+def listed(capsys, *words):
+    assert cli.main(["ls", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_lab_tells_its_machines_in_their_order_and_what_exists_of_its_cluster(record, capsys):
+    bare = json.loads(listed(capsys, "-o", "json"))["labs"][0]
+    assert [machine["name"] for machine in bare["machines"]] == ["b", "a", "c"]
+    assert bare["cluster"] == {"state": "none"}
+    assert "node0-lab" not in listed(capsys)
+    msgspec.structs.replace(record, cluster="installing").save()
+    assert (
+        "  page       node0-lab open --lab compact-1a2b page    (https://192.168.111.80:8090/, while the hosts install)"
+        in listed(capsys)
+    )
+    (record.root / "cluster/auth").mkdir(parents=True)
+    (record.root / "cluster/auth/kubeconfig").touch()
+    msgspec.structs.replace(record, cluster="installed").save()
+    text = listed(capsys)
+    assert "page" not in text, "its host has rebooted"
+    assert "  console    node0-lab open --lab compact-1a2b console    (https://console-openshift-console.apps." in text
+    assert "  kubectl    node0-lab kubectl --lab compact-1a2b get nodes" in text
+    cluster = json.loads(listed(capsys, "-o", "json"))["labs"][0]["cluster"]
+    assert cluster["kubeconfig"]["file"] == str(record.root / "cluster/auth/kubeconfig")
+    assert cluster["console"]["user"] == "kubeadmin"
+
+
+@pytest.mark.parametrize("words", [["exec", "true"], ["kubectl", "get", "nodes"], ["ssh", "b"], ["fault", "ls"]])
+def test_a_lab_that_comes_up_has_not_ended(record, words, monkeypatch, capsys):
+    monkeypatch.setattr(os, "execvp", lambda *argv: pytest.fail(f"run: {argv}"))
+    assert cli.main(words) == 1
+    assert capsys.readouterr().err == (
+        "node0-lab: lab compact-1a2b is still coming up; `node0-lab ls` lists its machines once it is there\n"
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(number, code, monkeypatch, caplog, capsys):
+    def run(_arguments):
+        with interrupts.announced(lambda: "lab x is taken down"):
+            os.kill(os.getpid(), number)
+            time.sleep(20)
+
+    before = signal.getsignal(number)
+    monkeypatch.setattr(cli, "_gc", run)
+    cli.parser.cache_clear()
+    try:
+        assert cli.main(["gc"]) == code
+    finally:
+        cli.parser.cache_clear()
+    assert caplog.messages == ["interrupted: lab x is taken down"]
+    assert capsys.readouterr().err == f"node0-lab: ended by {number.name}\n"
+    assert signal.getsignal(number) is before
