@@ -127,7 +127,7 @@ def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quie
     metadata = _finalizers(bmh)
     if not labels_of(bmh).get(INFRA_ENV):
         return {"metadata": metadata} if metadata else {}
-    if labels_of(bmh).get(BACKUP) != "true" and infra_env is not None:
+    if BACKUP not in labels_of(bmh) and infra_env is not None:
         metadata["labels"] = {BACKUP: "true"}
     annotations: dict[str, str | None] = _handed_over(bmh, agent)
     spec: Json = {}

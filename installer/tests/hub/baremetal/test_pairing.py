@@ -184,3 +184,10 @@ def test_what_is_as_wanted_is_not_written():
     assert pairing.bmh_change(host, env(), its_agent, is_quiet=True) == {}
     gone = pairing.farewell(host)
     assert gone == {"metadata": {"finalizers": [pairing.METAL3_FINALIZER]}}
+
+
+def test_a_backup_label_of_another_value_is_its_owners():
+    """ZTP renders `cluster-activation`, and would render it again for ever."""
+    host = bmh()
+    host["metadata"]["labels"][pairing.BACKUP] = "cluster-activation"
+    assert "labels" not in pairing.bmh_change(host, env(), None, is_quiet=True)["metadata"]
