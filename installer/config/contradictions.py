@@ -110,7 +110,8 @@ def _names(hosts: Sequence[Host], file: str, path: str) -> Iterator[tuple[_Place
 
 
 def _other_macs(hosts: Sequence[Host], file: str, path: str, networks_file: str) -> Iterator[tuple[_Place, str]]:
-    """Find NICs that have another MAC address in the networkConfig, which would set that one."""
+    """Find NICs whose MAC address in the networkConfig, which would set that one, differs by a slip. Another address
+    altogether is set on purpose."""
     for number, host in enumerate(hosts):
         document = host.network_config if isinstance(host.network_config, dict) else {}
         for index, interface in enumerate(_maps(document.get("interfaces"))):
@@ -120,14 +121,13 @@ def _other_macs(hosts: Sequence[Host], file: str, path: str, networks_file: str)
             other = check.canonical_mac(written)
             for position, nic in enumerate(host.interfaces):
                 mac = check.canonical_mac(nic.mac_address)
-                if nic.name != interface.get("name") or mac == other:
+                if nic.name != interface.get("name") or not (slip := macs.difference(mac, other)):
                     continue
                 elsewhere = f"{f'{networks_file}: ' * (networks_file != file)}{path}[{number}].networkConfig"
-                slip = macs.difference(mac, other)
                 yield (
                     _Place(file, f"{path}[{number}].interfaces[{position}].macAddress"),
                     f"{mac} is not {other}, which {elsewhere}.interfaces[{index}].mac-address has for {nic.name}: "
-                    + (f"{slip}, is one of the two mistyped?" if slip else "the NIC would be given that one"),
+                    f"{slip}, is one of the two mistyped?",
                 )
 
 
