@@ -43,7 +43,7 @@ AWAITED = {
     "wait-for install-complete": "the last host joins; cluster operators come up, and stop progressing",
     "collect the evidence": "logs, screens and journals of the machines",
 }
-_PHASE = re.compile(r"phase (?P<name>.+?)(?:: (?P<outcome>passed|failed) after (?P<seconds>[0-9.]+) s)?")
+_PHASE = re.compile(r"phase (?P<name>.+?)(?:: (?P<outcome>passed|failed|interrupted) after (?P<seconds>[0-9.]+) s)?")
 _LOGGED = re.compile(r"(?:time=\S+ )?level=(?P<level>\w+) msg=(?P<text>.*)")
 _STAGE = re.compile(r"Host: (?P<host>\S+), reached installation stage (?P<stage>.*)")
 # Messages after which what an installer warned of before holds no more: of all, or of one host or validation.
@@ -98,7 +98,8 @@ class LiveView(logging.Handler):
         self._last = ""
         self._heard = self._began
         self._pending: list[_Warning] = []
-        self._guard = threading.Lock()
+        # A signal's handler logs too, whatever this thread was at.
+        self._guard = threading.RLock()
         self._others: list[logging.Handler] = []
         self._live = Live(
             console=self._console,
@@ -130,7 +131,7 @@ class LiveView(logging.Handler):
         level = logged["level"] if logged else record.levelname.lower()
         text = logged["text"].removeprefix('"').removesuffix('"').replace('\\"', '"') if logged else text
         if phase := _PHASE.fullmatch(text):
-            if phase["outcome"] == "failed":
+            if phase["outcome"] in ("failed", "interrupted"):
                 self._stay(self._lasting(0.0))
             self._take(phase)
         elif not text or text.startswith(_OWN_DOING):

@@ -4,13 +4,15 @@ import io
 import json
 import logging
 import re
+import signal
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lab.commands import liveview
+from lab.commands import interrupts, liveview
 
 log = logging.getLogger("lab.test")
 
@@ -137,15 +139,17 @@ def warn(name):
         ("New image status x", {*WARNINGS}),
     ],
 )
-def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
-    """Nor does what an installation has left behind; a failure shows what held until then."""
+@pytest.mark.parametrize("outcome", ["failed", "interrupted"])
+def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(outcome, message, left):
+    """Nor does what an installation has left behind; a failure or an interruption shows what held until then."""
 
     def fail():
         for name in WARNINGS:
             warn(name)
         log.info('level=info msg="%s"', message)
         log.warning("level=warning msg=Found override for release image (x). Please be warned")
-        log.info("phase %s: %s after %.1f s", "wait-for bootstrap-complete", "failed", 1.0)
+        log.info("phase wait-for bootstrap-complete")
+        log.info("phase %s: %s after %.1f s", "wait-for bootstrap-complete", outcome, 61.0)
         log.info("phase %s: %s after %.1f s", "collect the evidence", "passed", 1.0)
         raise ZeroDivisionError
 
@@ -153,6 +157,7 @@ def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
     with pytest.raises(ZeroDivisionError), liveview.LiveView("t", None, console=Console(file=file, width=200)):
         fail()
     text = file.getvalue()
+    assert " ✗ wait-for bootstrap-complete  1:01" in text.splitlines()
     assert {name for name, words in WARNINGS.items() if f"warning: {words}" in text} == left
     assert "override" not in text
     assert "warning" not in shown(lambda: [warn(name) for name in WARNINGS]), "it went well all the same"
@@ -191,6 +196,37 @@ def test_the_labs_own_warnings_stay_at_once_but_not_what_it_waits_for():
     text = shown(act)
     assert "warning: interrupted: lab x is taken down" in text
     assert "memory" not in text
+
+
+def test_a_signal_that_comes_while_a_message_is_taken_up_is_announced(monkeypatch):
+    """Its handler logs to the view that it has interrupted."""
+
+    def monotonic():
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        return 0.0
+
+    def stuck(*_):
+        raise TimeoutError
+
+    def act():
+        monkeypatch.setattr(liveview, "time", SimpleNamespace(monotonic=monotonic))
+        log.info("Waiting for cluster install to initialize")
+
+    file = io.StringIO()
+    before = signal.signal(signal.SIGALRM, stuck)
+    signal.alarm(5)
+    try:
+        with (
+            interrupts.announced(lambda: "lab x is taken down"),
+            pytest.raises(interrupts.Interrupted),
+            liveview.LiveView("t", None, console=Console(file=file, width=200)),
+        ):
+            act()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert "warning: interrupted: lab x is taken down" in file.getvalue()
 
 
 def test_somebody_who_waits_long_is_shown_since_when():
