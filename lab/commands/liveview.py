@@ -64,6 +64,8 @@ _OWN_DOING = "Found override for release image"
 # Their warnings are news in a log: what is waited for, again and again, and what the commands print themselves.
 _STATUS = ("lab.host.budget", "lab.lab")
 LAST_WITH_HOSTS = "wait-for bootstrap-complete"
+#: The step before the time begins that is held against the last one's.
+QUEUED = "wait for the machine"
 _BAR = 24
 _MOST_EVENTS = 64 << 20
 _QUIET = ("debug", "info", "trace")
@@ -185,6 +187,8 @@ class LiveView(logging.Handler):
                 self._steps.append((phase["name"], now, None, True))
             elif phase["outcome"] == "passed":
                 self._pending = []
+                if phase["name"] == QUEUED:
+                    self._began = now
             for number, (name, begin, seconds, _) in enumerate(self._steps):
                 if name == phase["name"] and seconds is None and phase["outcome"] is not None:
                     self._steps[number] = (name, begin, float(phase["seconds"]), phase["outcome"] == "passed")

@@ -237,6 +237,10 @@ def test_somebody_who_waits_long_is_shown_since_when():
         log.info("operators come up")
         clock[0] = 42.0
         assert "(42 s ago) operators come up" in rendered(view)
+        log.info("phase wait for the machine")
+        clock[0] = 642.0
+        log.info("phase %s: %s after %.1f s", "wait for the machine", "passed", 600.0)
+        assert "t  0:00 (last time 1:51)" in rendered(view), "others' time is no installation's"
 
     def rendered(view):
         console = Console(file=io.StringIO(), width=100)
@@ -245,7 +249,7 @@ def test_somebody_who_waits_long_is_shown_since_when():
 
     with (
         pytest.MonkeyPatch.context() as patched,
-        liveview.LiveView("t", None, console=Console(file=io.StringIO())) as view,
+        liveview.LiveView("t", 111.0, console=Console(file=io.StringIO())) as view,
     ):
         patched.setattr(liveview.time, "monotonic", lambda: clock[0])
         act()

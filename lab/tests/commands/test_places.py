@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import time
+from argparse import Namespace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from lab import topology
-from lab.commands import cli, interrupts
+from lab.commands import cli, deploy, interrupts
 from lab.host import records
 from lab.host.identity import this_process
 
@@ -88,3 +90,20 @@ def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(numb
     assert caplog.messages == ["interrupted: lab x is taken down"]
     assert capsys.readouterr().err == f"node0-lab: ended by {number.name}\n"
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("collecting", [False, True])
+def test_an_interrupt_before_or_in_the_evidences_collection_leaves_it_out(collecting, tmp_path):
+    """The second of two that came while the installer ended said so, and it was collected all the same."""
+    collected = []
+    lab = SimpleNamespace(id="x", artifacts=tmp_path, collect=lambda: collected.append("all"))
+    work = deploy._Installation(Namespace(output="text", lab_keep="never"), lab, None, [])
+    work.up = True
+    if collecting:
+        work._collect()
+    else:
+        assert "evidence is collected (a second interrupt leaves it out), then the lab" in work._consequence()
+    assert work._consequence() == "evidence is left out, the lab is taken down"
+    if not collecting:
+        work._collect()
+    assert collected == ["all"] * collecting
