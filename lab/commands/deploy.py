@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import sys
 import time
@@ -293,7 +294,10 @@ class _Installation:
 def _progress(
     arguments: argparse.Namespace, topology: Topology, expected: float | None
 ) -> AbstractContextManager[liveview.LiveView | None]:
-    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose."""
+    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose; lines of
+    standard output come as they are printed, through a pipe too."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     logging.getLogger().setLevel(logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))

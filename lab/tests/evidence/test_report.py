@@ -228,6 +228,14 @@ def test_the_summary_is_markdown_in_which_nothing_else_is(failed, monkeypatch, t
     assert "- cluster: ``` a``b ```" in text
 
 
+def test_a_summary_that_nobody_takes_fails_no_run(failed, monkeypatch, tmp_path, caplog):
+    """A cluster was installed, and the command ended with 1."""
+    report.write(failed)
+    monkeypatch.setenv(summary.GITHUB, str(tmp_path / "not-mounted/summary"))
+    summary.publish(failed)
+    assert caplog.messages == [f"GITHUB_STEP_SUMMARY: {tmp_path}/not-mounted/summary: No such file or directory"]
+
+
 @pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
 def test_the_page_is_accessible_on_a_telephone_and_a_desk(failed, root, tmp_path):
     (failed / "tests.json").write_text(json.dumps([phase("test_" + "x" * 100, 1, "failed", message="y" * 400)]))
