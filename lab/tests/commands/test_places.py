@@ -64,6 +64,25 @@ def test_a_lab_tells_its_machines_in_their_order_and_what_exists_of_its_cluster(
     assert cluster["console"]["user"] == "kubeadmin"
 
 
+def test_who_asks_too_early_or_too_late_hears_it(record, monkeypatch, capsys):
+    monkeypatch.setattr(cli.watch, "running", lambda _: shown)
+    monkeypatch.setattr(os, "execvp", lambda *_: 0)
+    (record.root / "cluster/auth").mkdir(parents=True)
+    (record.root / "cluster/auth/kubeconfig").touch()
+    err = {}
+    for state in ("installing", "installed"):
+        shown = msgspec.structs.replace(record, cluster=state)
+        shown.save()
+        cli.main(["kubectl", "get", "nodes"])
+        err[state] = capsys.readouterr().err
+    assert err == {
+        "installing": "node0-lab: the cluster is not installed yet: its API may not answer\n",
+        "installed": "",
+    }
+    assert cli.main(["open", "page"]) == 1
+    assert "`node0-lab open console` is the cluster's" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["exec", "true"], ["kubectl", "get", "nodes"], ["ssh", "b"], ["fault", "ls"]])
 def test_a_lab_that_comes_up_has_not_ended(record, words, monkeypatch, capsys):
     monkeypatch.setattr(os, "execvp", lambda *argv: pytest.fail(f"run: {argv}"))
