@@ -67,7 +67,6 @@ def _fenced(text: str) -> Iterable[str]:
 def write(root: Path) -> Path:
     """Write ROOT/summary.md of the runs below a folder; returns its path."""
     path = root / SUMMARY
-    path.unlink(missing_ok=True)  # it may be a link
     path.write_text(summary(runs(root)), errors="replace")
     return path
 

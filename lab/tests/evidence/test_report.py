@@ -75,6 +75,13 @@ def test_the_page_lists_outcomes_phases_tests_and_links_to_what_exists(root):
     assert {link for link in shown.links if link.startswith("#")} == {"#sno-a", "#sno-b"}
 
 
+def test_a_link_in_the_page_s_way_is_not_followed(root, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (root / ".index.html.new").symlink_to(tmp_path / "mine")
+    report.write(root)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 def test_what_a_test_or_phase_said_is_text(root):
     text = report.write(root).read_text()
     shown = Page(text)
