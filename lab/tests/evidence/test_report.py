@@ -235,6 +235,21 @@ def test_the_summary_is_markdown_in_which_nothing_else_is(failed, monkeypatch, t
     assert "- cluster: ``` a``b ```" in text
 
 
+@pytest.mark.parametrize("place", ["phase", "test", "console"])
+def test_no_password_is_on_the_page_or_in_the_summary(place, tmp_path):
+    secret = "level=fatal msg=proxy http://user:pa55word@proxy.lab:3128 refuses"
+    error, message = (secret if place == name else "" for name in ("phase", "test"))
+    tests = [phase("test_x", 1, "failed", message=message)] if place == "test" else None
+    folder = make(tmp_path / "first", [phase("install", 2, "failed", error=error)], tests)
+    (folder / "console").mkdir()
+    (folder / "console/master-0.txt").write_text(secret if place == "console" else "x")
+    report.write(folder)
+    for name in (report.PAGE, summary.SUMMARY):
+        text = (folder / name).read_text()
+        assert "proxy.lab:3128" in text
+        assert "pa55word" not in text
+
+
 def test_a_summary_that_nobody_takes_fails_no_run(failed, monkeypatch, tmp_path, caplog):
     """A cluster was installed, and the command ended with 1."""
     report.write(failed)
