@@ -342,6 +342,16 @@ def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, told):
     assert line.startswith(("DNS server", "r.example", "The certificate of r.example", "The registry", "192.0.2.5"))
 
 
+def test_the_mirrors_cause_comes_before_the_sources(tmp_path):
+    """A pull secret that the mirror rejects was told as a DNS server's fault, which knows no source."""
+    mirror = "reading manifest sha256:0 in mirror.lab:5000/ocp: unauthorized: authentication required"
+    unknown = "dial tcp: lookup quay.io on 192.0.2.1:53: no such host"
+    also = f"(Mirrors also failed: [mirror.lab:5000/ocp@sha256:0: {mirror}]): quay.io/ocp@sha256:0: {unknown}"
+    output = look_at_the_status(tmp_path, f"Error: initializing source docker://quay.io/ocp@sha256:0: {also}")
+    assert "pulled: assisted-service.service: the registry rejects the pull secret: initializing " in output
+    assert remedies.remedy(output, Places()).startswith("mirror.lab:5000 rejects the pull secret: ")
+
+
 SPOILT = "writing blob: happened during read: Digest did not match, expected sha256:1, got sha256:2"
 NOT_OURS = (
     "choosing an image from manifest list docker://r.example/a:1: no image found in image index for architecture "
