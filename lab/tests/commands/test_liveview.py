@@ -88,8 +88,9 @@ def test_any_message_is_shown_as_it_is(text, width):
 
 def test_a_hosts_name_is_shown_as_it_is(tmp_path):
     events = tmp_path / "events.json"
-    events.write_text('[{"message": "Host: a[/]b, reached installation stage Installing"}]')
+    events.write_text(json.dumps([{"message": "Host: a[/]b, reached installation stage In\x1b[2Jstalling"}]))
     out = shown(lambda: None, events, ["[red]m"])
+    assert "\x1b" not in out
     assert "[red]m" in out
     assert "a[/]b" in out
 

@@ -111,6 +111,16 @@ def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(numb
     assert signal.getsignal(number) is before
 
 
+def test_a_signal_that_is_ignored_stays_so():
+    """As a background job's Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts.announced(lambda: "lab x is taken down"):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("collecting", [False, True])
 def test_an_interrupt_before_or_in_the_evidences_collection_leaves_it_out(collecting, tmp_path):
     """The second of two that came while the installer ended said so, and it was collected all the same."""
