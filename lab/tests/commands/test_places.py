@@ -65,14 +65,13 @@ def test_a_lab_tells_its_machines_in_their_order_and_what_exists_of_its_cluster(
 
 
 def test_who_asks_too_early_or_too_late_hears_it(record, monkeypatch, capsys):
-    monkeypatch.setattr(cli.watch, "running", lambda _: shown)
+    monkeypatch.setattr(cli.watch, "running", records.read)
     monkeypatch.setattr(os, "execvp", lambda *_: 0)
     (record.root / "cluster/auth").mkdir(parents=True)
     (record.root / "cluster/auth/kubeconfig").touch()
     err = {}
     for state in ("installing", "installed"):
-        shown = msgspec.structs.replace(record, cluster=state)
-        shown.save()
+        msgspec.structs.replace(record, cluster=state).save()
         cli.main(["kubectl", "get", "nodes"])
         err[state] = capsys.readouterr().err
     assert err == {
