@@ -113,7 +113,9 @@ def remedy(text: str, places: Places) -> str:
         if matches := [(match, line) for pattern, line in _KINDS if (match := pattern.search(part))]:
             match, line = min(matches, key=lambda pair: pair[0].start())
             before, after = (_registries(piece) for piece in (part[: match.start()], part[match.end() :]))
-            registry = [*after[:1], *before][-1] if before or after else "The registry"
+            # release.proxy has the mirror, and its reason, in parentheses.
+            in_parentheses = after[:1] if part[match.end() :].startswith(" (") else []
+            registry = [*after[:1], *before, *in_parentheses][-1] if before or after else "The registry"
             return line(_Found(match, registry, places))
     return ""
 
