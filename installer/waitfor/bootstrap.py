@@ -265,8 +265,9 @@ class Bootstrap:
             if unreachable:
                 why = self.wrong_service or self._outside()
                 address = self.inputs.rendezvous_ip
-                line = remedies.explained(f"Cannot access Rendezvous Host {address}: {why}", self.inputs.places)
-                self.report.once("unreachable", line, key=remedies.remedy(line, self.inputs.places))
+                # All that the host says follows as its complaint, where it says so again.
+                cause = "" if self.wrong_service else remedies.remedy(why, self.inputs.places)
+                self.report.once("unreachable", f"Cannot access Rendezvous Host {address}: {cause or why}", key=cause)
                 if self.wrong_service:
                     # Something runs: no image is missing.
                     self.report.once("answered", self.wrong_service, logging.WARNING)

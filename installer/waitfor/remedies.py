@@ -101,19 +101,24 @@ _KINDS: Sequence[tuple[re.Pattern[str], Callable[[_Found], str]]] = (
     (re.compile(r"registry at (?P<address>\S+) does not answer"), _silent_registry),
     (re.compile(rf"dial tcp \S+: (?:connect: )?{_NO_ANSWER}|no answer from its registry"), _silent_registry),
 )
+_MIRRORS = "(Mirrors also failed: "
 _REGISTRY = re.compile(
     r"(?:docker://|registry |[\[(]|; |image | in )((?:[\w-]+\.)*[\w-]+(?::\d+)?)(?=/[\w./@:-]+|: |\b)"
 )
 
 
 def remedy(text: str, places: Places) -> str:
-    """Return the cause in a text with its remedy, in one line; empty where none of the known ones is in it."""
-    matches = [(match, line) for pattern, line in _KINDS if (match := pattern.search(text))]
-    if not matches:
-        return ""
-    match, line = min(matches, key=lambda pair: pair[0].start())
-    before, after = (_registries(part) for part in (text[: match.start()], text[match.end() :]))
-    return line(_Found(match, [*after[:1], *before][-1] if before or after else "The registry", places))
+    """Return the cause in a text with its remedy, in one line; empty where none of the known ones is in it. The
+    mirrors' counts where there are any: the source is asked last, and a disconnected host does not reach it."""
+    for part in (text.partition(_MIRRORS)[2], text):
+        if matches := [(match, line) for pattern, line in _KINDS if (match := pattern.search(part))]:
+            match, line = min(matches, key=lambda pair: pair[0].start())
+            before, after = (_registries(piece) for piece in (part[: match.start()], part[match.end() :]))
+            # release.proxy has the mirror, and its reason, in parentheses.
+            in_parentheses = after[:1] if part[match.end() :].startswith(" (") else []
+            registry = [*after[:1], *before, *in_parentheses][-1] if before or after else "The registry"
+            return line(_Found(match, registry, places))
+    return ""
 
 
 def _registries(text: str) -> list[str]:

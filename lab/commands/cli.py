@@ -408,14 +408,19 @@ def _console(arguments: argparse.Namespace) -> int:
 
 
 def _open(arguments: argparse.Namespace) -> int:
+    record = _chosen(arguments.lab)
+    if arguments.what == "page" and record.cluster == "installed":
+        raise LabError("the installation has ended, and its page with it; `node0-lab open console` is the cluster's")
     # The proxy says itself when its lab ends.
-    with Lab.attach(_chosen(arguments.lab).id, watched=False) as lab:
+    with Lab.attach(record.id, watched=False) as lab:
         return access.serve(lab, arguments.what, arguments.port)
 
 
 def _kubectl(arguments: argparse.Namespace) -> int:
     record = _entered(arguments)
     config = access.kubeconfig_for(record.root, hub=arguments.hub)
+    if record.cluster == "installing" and config == record.root / places.KUBECONFIG:
+        print("node0-lab: the cluster is not installed yet: its API may not answer", file=sys.stderr)
     words = ["kubectl", f"--kubeconfig={config}", *_words(arguments)]
     return _replace(enter_argv(record.init, words, cwd=os.getcwd()))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import sys
 import time
@@ -184,8 +185,9 @@ class _Installation:
         self.arguments, self.lab, self.chosen = arguments, lab, chosen
         self.as_json = arguments.output == "json"
         self.notes, self.adapted = list(notes), list[str]()
-        self.up = self.done = False
-        self.begin = time.monotonic()
+        self.up = self.collecting = self.done = False
+        self.interruptions = 0
+        self.begin = self.came_up = time.monotonic()
 
     def run(self, skip: Sequence[Path]) -> int:
         """Bring up the lab and install; returns 0. Raises LabError, DriverError, OSError."""
@@ -196,7 +198,7 @@ class _Installation:
             _progress(self.arguments, topology, last_time(durations, kind)) as view,
             lab,
         ):
-            self.up = True
+            self.up, self.came_up = True, time.monotonic()
             work = Deployment(lab, self.chosen.installer, self.chosen.subject)
             if view is not None:
                 view.machines, view.events = list(lab.nodes), work.directory / "logs/events.json"
@@ -211,7 +213,8 @@ class _Installation:
                     describe(records.read(lab.id))
                 self._install(work, skip)
                 if work.kubeconfig.exists():
-                    note_time(durations, kind, time.monotonic() - self.begin)
+                    # Without the wait for other labs.
+                    note_time(durations, kind, time.monotonic() - self.came_up)
                 lab.check()
                 self.done = True
         return 0
@@ -239,6 +242,9 @@ class _Installation:
         self.lab.note_cluster("installed")
 
     def _collect(self) -> None:
+        if self.interruptions > 1:
+            return
+        self.collecting = True
         # The evidence has phases.json, to which this phase does not belong.
         with Phases(self.lab.artifacts / "phases.json", lambda: False).phase("collect the evidence"):
             self.lab.collect()
@@ -259,6 +265,9 @@ class _Installation:
         after = (
             f"lab {lab_id} stays (end it: node0-lab down --lab {lab_id})" if self._stays else "the lab is taken down"
         )
+        self.interruptions += 1
+        if self.collecting or self.interruptions > 1:
+            return f"evidence is left out, {after}"
         return f"the installer is ended, evidence is collected (a second interrupt leaves it out), then {after}"
 
     def _tell(self) -> None:
@@ -285,7 +294,10 @@ class _Installation:
 def _progress(
     arguments: argparse.Namespace, topology: Topology, expected: float | None
 ) -> AbstractContextManager[liveview.LiveView | None]:
-    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose."""
+    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose; lines of
+    standard output come as they are printed, through a pipe too."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)
     logging.getLogger().setLevel(logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))

@@ -43,7 +43,7 @@ AWAITED = {
     "wait-for install-complete": "the last host joins; cluster operators come up, and stop progressing",
     "collect the evidence": "logs, screens and journals of the machines",
 }
-_PHASE = re.compile(r"phase (?P<name>.+?)(?:: (?P<outcome>passed|failed) after (?P<seconds>[0-9.]+) s)?")
+_PHASE = re.compile(r"phase (?P<name>.+?)(?:: (?P<outcome>passed|failed|interrupted) after (?P<seconds>[0-9.]+) s)?")
 _LOGGED = re.compile(r"(?:time=\S+ )?level=(?P<level>\w+) msg=(?P<text>.*)")
 _STAGE = re.compile(r"Host: (?P<host>\S+), reached installation stage (?P<stage>.*)")
 # Messages after which what an installer warned of before holds no more: of all, or of one host or validation.
@@ -64,6 +64,8 @@ _OWN_DOING = "Found override for release image"
 # Their warnings are news in a log: what is waited for, again and again, and what the commands print themselves.
 _STATUS = ("lab.host.budget", "lab.lab")
 LAST_WITH_HOSTS = "wait-for bootstrap-complete"
+#: The step before the time begins that is held against the last one's.
+QUEUED = "wait for the machine"
 _BAR = 24
 _MOST_EVENTS = 64 << 20
 _QUIET = ("debug", "info", "trace")
@@ -98,7 +100,8 @@ class LiveView(logging.Handler):
         self._last = ""
         self._heard = self._began
         self._pending: list[_Warning] = []
-        self._guard = threading.Lock()
+        # A signal's handler logs too, whatever this thread was at.
+        self._guard = threading.RLock()
         self._others: list[logging.Handler] = []
         self._live = Live(
             console=self._console,
@@ -130,7 +133,7 @@ class LiveView(logging.Handler):
         level = logged["level"] if logged else record.levelname.lower()
         text = logged["text"].removeprefix('"').removesuffix('"').replace('\\"', '"') if logged else text
         if phase := _PHASE.fullmatch(text):
-            if phase["outcome"] == "failed":
+            if phase["outcome"] in ("failed", "interrupted"):
                 self._stay(self._lasting(0.0))
             self._take(phase)
         elif not text or text.startswith(_OWN_DOING):
@@ -184,6 +187,8 @@ class LiveView(logging.Handler):
                 self._steps.append((phase["name"], now, None, True))
             elif phase["outcome"] == "passed":
                 self._pending = []
+                if phase["name"] == QUEUED:
+                    self._began = now
             for number, (name, begin, seconds, _) in enumerate(self._steps):
                 if name == phase["name"] and seconds is None and phase["outcome"] is not None:
                     self._steps[number] = (name, begin, float(phase["seconds"]), phase["outcome"] == "passed")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from installer.common.redact import redact
 from lab.errors import EvidenceError
 from lab.evidence import reason, summary
 from lab.evidence.reason import Reason
@@ -67,7 +68,7 @@ def _address(path: Path, root: Path) -> str:
 
 
 def _pre(text: Any) -> str:
-    return f"<pre>{escape(str(text))}</pre>" if text else ""
+    return f"<pre>{escape(redact(str(text)))}</pre>" if text else ""
 
 
 def _phases(run: Run) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from lab.evidence import reason as reasons
 from lab.evidence.record import Run, clock, runs, word
+
+log = logging.getLogger(__name__)
 
 #: The file, and how it begins.
 SUMMARY, HEAD = "summary.md", "| run | outcome | took | error |"
@@ -64,14 +67,17 @@ def _fenced(text: str) -> Iterable[str]:
 def write(root: Path) -> Path:
     """Write ROOT/summary.md of the runs below a folder; returns its path."""
     path = root / SUMMARY
-    path.unlink(missing_ok=True)  # it may be a link
     path.write_text(summary(runs(root)), errors="replace")
     return path
 
 
 def publish(root: Path) -> None:
-    """Append the summary to the file that GitHub shows, where there is one. Raises OSError."""
+    """Append the summary to the file that GitHub shows, where there is one; warn where it cannot be written, as in a
+    container to which the runner's variables are handed on without its files."""
     if (place := os.environ.get(GITHUB)) and (root / SUMMARY).is_file():
         text = (root / SUMMARY).read_text()
-        with Path(place).open("a") as file:
-            file.write(text[: max(0, _MOST - file.tell())])
+        try:
+            with Path(place).open("a") as file:
+                file.write(text[: max(0, _MOST - file.tell())])
+        except OSError as error:
+            log.warning("%s: %s: %s", GITHUB, place, error.strerror)

@@ -84,7 +84,8 @@ def test_what_is_changed_is_listed_and_as_is_only_the_registrys_needs_are(tmp_pa
     lines = Deployment(lab, [], None).prepare(tmp_path / "dir", adapt=True, as_is=as_is)
     fields = [line.split(": ")[1] for line in lines]
     registry = ["pullSecret", "sshKey", "additionalTrustBundle", "imageDigestSources"]
-    assert fields == registry if as_is else [*registry, "additionalNTPSources"]
+    assert fields == (registry if as_is else [*registry, "additionalNTPSources"])
+    assert lines[0] == "install-config.yaml: pullSecret: credentials for quay.io → credentials for quay.io, lab:5000"
     theirs, copy = (tmp_path / part / "agent-config.yaml" for part in ("dir", "lab/cluster"))
     assert (theirs.read_bytes() == copy.read_bytes()) is as_is
 

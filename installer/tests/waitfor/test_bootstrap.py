@@ -202,6 +202,17 @@ def test_a_complaint_at_two_looks_in_a_row_is_a_warning(run, monkeypatch, looks,
     assert [line for line in run.lines("WARNING") if " says: " in line] == expected
 
 
+def test_an_unreachable_hosts_cause_and_remedy_come_first(run, monkeypatch):
+    said = f"Images cannot be pulled: DNS server 10.0.0.53 does not answer (asked for r.lab): {'x' * 500}"
+    monkeypatch.setattr(outside, "host", lambda *_: f"127.0.0.1 answers SSH, its service is not. It says: {said}")
+    assert run([Moment()], settings=replace(QUICK, notice_every=0, unreachable_after=0), timeout=1) == 5
+    (line,) = [line for line in run.lines("INFO") if line.startswith("Cannot access")]
+    assert line == (
+        "Cannot access Rendezvous Host 127.0.0.1: DNS server 10.0.0.53 does not answer: "
+        "is it the right one for the hosts, and does it run"
+    )
+
+
 #: Ten looks until the time is up, at a time that a busy machine can keep.
 SELDOM = replace(QUICK, interval=0.5, notice_every=0)
 

@@ -59,6 +59,10 @@ LOOKUP = "lookup mirror.lab on 192.0.2.10:53: read udp 192.0.2.16:%d->192.0.2.10
         ),
         (f"{PULL}x509: certificate has expired", "The certificate of mirror.lab:5000 is out of date"),
         (ALSO % "manifest unknown", f"mirror.lab:5000 does not have the release's images ({MIRROR}): "),
+        (
+            "cannot read image quay.io/x@sha256:0: the registry has no such image (mirror.lab:5000/ocp: name unknown)",
+            f"mirror.lab:5000 does not have the release's images ({MIRROR}): ",
+        ),
         (f"{PULL}{GET} 192.0.2.5:5000: connect: no route to host", f"mirror.lab:5000 does not answer ({MIRROR}): "),
         # As installer.release puts skopeo's words: the mirror is named, not the image's own registry.
         (

@@ -109,6 +109,13 @@ def test_a_request_that_leads_nowhere_ends_itself_alone(head, status):
         assert b"405" in answer(port, b"GET / HTTP/1.1\r\n\r\n")
 
 
+def test_only_this_machine_reaches_it():
+    with proxied(socket.create_connection) as port:
+        assert b" 405 " in answer(port, b"GET / HTTP/1.1\r\n\r\n")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", port), timeout=20)
+
+
 def test_a_kubeconfig_leads_through_the_proxy():
     config = {"clusters": [{"name": "a", "cluster": {"server": "https://api.x:6443"}}], "users": []}
     changed = yamltext.load(access.proxied(yamltext.dump(config), "http://127.0.0.1:1"))
@@ -140,6 +147,7 @@ def test_each_proxy_has_files_of_its_own_and_removes_them(tmp_path):
             assert "kubectl" in "".join(process.stdout.readline() for _ in range(3))
             processes.append(process)
         assert len(list(auth.iterdir())) == 7
+        assert {path.stat().st_mode & 0o777 for path in auth.glob("*-[0-9]*")} == {0o600}
         for process, number, left in zip(processes[:2], (signal.SIGTERM, signal.SIGHUP), (5, 3), strict=True):
             process.send_signal(number)
             assert process.wait(20) == 0

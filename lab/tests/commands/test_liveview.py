@@ -4,13 +4,18 @@ import io
 import json
 import logging
 import re
+import signal
+import sys
+from argparse import Namespace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lab.commands import liveview
+from lab import topology
+from lab.commands import deploy, interrupts, liveview
 
 log = logging.getLogger("lab.test")
 
@@ -83,8 +88,9 @@ def test_any_message_is_shown_as_it_is(text, width):
 
 def test_a_hosts_name_is_shown_as_it_is(tmp_path):
     events = tmp_path / "events.json"
-    events.write_text('[{"message": "Host: a[/]b, reached installation stage Installing"}]')
+    events.write_text(json.dumps([{"message": "Host: a[/]b, reached installation stage In\x1b[2Jstalling"}]))
     out = shown(lambda: None, events, ["[red]m"])
+    assert "\x1b" not in out
     assert "[red]m" in out
     assert "a[/]b" in out
 
@@ -93,6 +99,14 @@ def test_output_to_a_file_goes_there(capsys):
     with liveview.LiveView("t", None, console=Console(file=io.StringIO(), force_terminal=True)):
         print("console    https://x")
     assert capsys.readouterr().out == "console    https://x\n"
+
+
+def test_a_line_of_a_deployment_comes_through_a_pipe_at_once(monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    deploy._progress(Namespace(verbose=True), topology.sno(), None)
+    print("page       https://x")
+    assert sys.stdout.buffer.getvalue() == b"page       https://x\n"
 
 
 def test_other_handlers_come_back():
@@ -137,15 +151,17 @@ def warn(name):
         ("New image status x", {*WARNINGS}),
     ],
 )
-def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
-    """Nor does what an installation has left behind; a failure shows what held until then."""
+@pytest.mark.parametrize("outcome", ["failed", "interrupted"])
+def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(outcome, message, left):
+    """Nor does what an installation has left behind; a failure or an interruption shows what held until then."""
 
     def fail():
         for name in WARNINGS:
             warn(name)
         log.info('level=info msg="%s"', message)
         log.warning("level=warning msg=Found override for release image (x). Please be warned")
-        log.info("phase %s: %s after %.1f s", "wait-for bootstrap-complete", "failed", 1.0)
+        log.info("phase wait-for bootstrap-complete")
+        log.info("phase %s: %s after %.1f s", "wait-for bootstrap-complete", outcome, 61.0)
         log.info("phase %s: %s after %.1f s", "collect the evidence", "passed", 1.0)
         raise ZeroDivisionError
 
@@ -153,6 +169,7 @@ def test_warnings_of_a_healthy_start_do_not_stay_on_the_terminal(message, left):
     with pytest.raises(ZeroDivisionError), liveview.LiveView("t", None, console=Console(file=file, width=200)):
         fail()
     text = file.getvalue()
+    assert " ✗ wait-for bootstrap-complete  1:01" in text.splitlines()
     assert {name for name, words in WARNINGS.items() if f"warning: {words}" in text} == left
     assert "override" not in text
     assert "warning" not in shown(lambda: [warn(name) for name in WARNINGS]), "it went well all the same"
@@ -193,6 +210,37 @@ def test_the_labs_own_warnings_stay_at_once_but_not_what_it_waits_for():
     assert "memory" not in text
 
 
+def test_a_signal_that_comes_while_a_message_is_taken_up_is_announced(monkeypatch):
+    """Its handler logs to the view that it has interrupted."""
+
+    def monotonic():
+        monkeypatch.undo()
+        signal.raise_signal(signal.SIGINT)
+        return 0.0
+
+    def stuck(*_):
+        raise TimeoutError
+
+    def act():
+        monkeypatch.setattr(liveview, "time", SimpleNamespace(monotonic=monotonic))
+        log.info("Waiting for cluster install to initialize")
+
+    file = io.StringIO()
+    before = signal.signal(signal.SIGALRM, stuck)
+    signal.alarm(5)
+    try:
+        with (
+            interrupts.announced(lambda: "lab x is taken down"),
+            pytest.raises(interrupts.Interrupted),
+            liveview.LiveView("t", None, console=Console(file=file, width=200)),
+        ):
+            act()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert "warning: interrupted: lab x is taken down" in file.getvalue()
+
+
 def test_somebody_who_waits_long_is_shown_since_when():
     clock = [0.0]
 
@@ -201,6 +249,10 @@ def test_somebody_who_waits_long_is_shown_since_when():
         log.info("operators come up")
         clock[0] = 42.0
         assert "(42 s ago) operators come up" in rendered(view)
+        log.info("phase wait for the machine")
+        clock[0] = 642.0
+        log.info("phase %s: %s after %.1f s", "wait for the machine", "passed", 600.0)
+        assert "t  0:00 (last time 1:51)" in rendered(view), "others' time is no installation's"
 
     def rendered(view):
         console = Console(file=io.StringIO(), width=100)
@@ -209,7 +261,7 @@ def test_somebody_who_waits_long_is_shown_since_when():
 
     with (
         pytest.MonkeyPatch.context() as patched,
-        liveview.LiveView("t", None, console=Console(file=io.StringIO())) as view,
+        liveview.LiveView("t", 111.0, console=Console(file=io.StringIO())) as view,
     ):
         patched.setattr(liveview.time, "monotonic", lambda: clock[0])
         act()

@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import time
+from argparse import Namespace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from lab import topology
-from lab.commands import cli, interrupts
+from lab.commands import cli, deploy, interrupts
 from lab.host import records
 from lab.host.identity import this_process
 
@@ -62,6 +64,24 @@ def test_a_lab_tells_its_machines_in_their_order_and_what_exists_of_its_cluster(
     assert cluster["console"]["user"] == "kubeadmin"
 
 
+def test_who_asks_too_early_or_too_late_hears_it(record, monkeypatch, capsys):
+    monkeypatch.setattr(cli.watch, "running", records.read)
+    monkeypatch.setattr(os, "execvp", lambda *_: 0)
+    (record.root / "cluster/auth").mkdir(parents=True)
+    (record.root / "cluster/auth/kubeconfig").touch()
+    err = {}
+    for state in ("installing", "installed"):
+        msgspec.structs.replace(record, cluster=state).save()
+        cli.main(["kubectl", "get", "nodes"])
+        err[state] = capsys.readouterr().err
+    assert err == {
+        "installing": "node0-lab: the cluster is not installed yet: its API may not answer\n",
+        "installed": "",
+    }
+    assert cli.main(["open", "page"]) == 1
+    assert "`node0-lab open console` is the cluster's" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [["exec", "true"], ["kubectl", "get", "nodes"], ["ssh", "b"], ["fault", "ls"]])
 def test_a_lab_that_comes_up_has_not_ended(record, words, monkeypatch, capsys):
     monkeypatch.setattr(os, "execvp", lambda *argv: pytest.fail(f"run: {argv}"))
@@ -88,3 +108,30 @@ def test_an_interruption_says_what_it_takes_down_and_ends_with_its_own_code(numb
     assert caplog.messages == ["interrupted: lab x is taken down"]
     assert capsys.readouterr().err == f"node0-lab: ended by {number.name}\n"
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_stays_so():
+    """As a background job's Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts.announced(lambda: "lab x is taken down"):
+            signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("collecting", [False, True])
+def test_an_interrupt_before_or_in_the_evidences_collection_leaves_it_out(collecting, tmp_path):
+    """The second of two that came while the installer ended said so, and it was collected all the same."""
+    collected = []
+    lab = SimpleNamespace(id="x", artifacts=tmp_path, collect=lambda: collected.append("all"))
+    work = deploy._Installation(Namespace(output="text", lab_keep="never"), lab, None, [])
+    work.up = True
+    if collecting:
+        work._collect()
+    else:
+        assert "evidence is collected (a second interrupt leaves it out), then the lab" in work._consequence()
+    assert work._consequence() == "evidence is left out, the lab is taken down"
+    if not collecting:
+        work._collect()
+    assert collected == ["all"] * collecting

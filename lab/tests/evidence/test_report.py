@@ -75,6 +75,13 @@ def test_the_page_lists_outcomes_phases_tests_and_links_to_what_exists(root):
     assert {link for link in shown.links if link.startswith("#")} == {"#sno-a", "#sno-b"}
 
 
+def test_a_link_in_the_page_s_way_is_not_followed(root, tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (root / ".index.html.new").symlink_to(tmp_path / "mine")
+    report.write(root)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 def test_what_a_test_or_phase_said_is_text(root):
     text = report.write(root).read_text()
     shown = Page(text)
@@ -226,6 +233,29 @@ def test_the_summary_is_markdown_in_which_nothing_else_is(failed, monkeypatch, t
     assert table == r"| first | ❌ failed | 10.0 s | \| \`\`\` |"
     assert "````\n| ```\n" in text, "a fence longer than those within"
     assert "- cluster: ``` a``b ```" in text
+
+
+@pytest.mark.parametrize("place", ["phase", "test", "console"])
+def test_no_password_is_on_the_page_or_in_the_summary(place, tmp_path):
+    secret = "level=fatal msg=proxy http://user:pa55word@proxy.lab:3128 refuses"
+    error, message = (secret if place == name else "" for name in ("phase", "test"))
+    tests = [phase("test_x", 1, "failed", message=message)] if place == "test" else None
+    folder = make(tmp_path / "first", [phase("install", 2, "failed", error=error)], tests)
+    (folder / "console").mkdir()
+    (folder / "console/master-0.txt").write_text(secret if place == "console" else "x")
+    report.write(folder)
+    for name in (report.PAGE, summary.SUMMARY):
+        text = (folder / name).read_text()
+        assert "proxy.lab:3128" in text
+        assert "pa55word" not in text
+
+
+def test_a_summary_that_nobody_takes_fails_no_run(failed, monkeypatch, tmp_path, caplog):
+    """A cluster was installed, and the command ended with 1."""
+    report.write(failed)
+    monkeypatch.setenv(summary.GITHUB, str(tmp_path / "not-mounted/summary"))
+    summary.publish(failed)
+    assert caplog.messages == [f"GITHUB_STEP_SUMMARY: {tmp_path}/not-mounted/summary: No such file or directory"]
 
 
 @pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")

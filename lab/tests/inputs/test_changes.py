@@ -12,7 +12,9 @@ BEFORE = {
     "pullSecret": json.dumps({"auths": AUTHS[0]}),
     "sshKey": "ssh-rsa A\n",
     "proxy": {"httpProxy": "http://user:canary@proxy:3128", "noProxy": ".x"},
-    "controlPlane": {"fencing": {"credentials": [{"hostName": "m0", "address": "redfish://a", "password": "canary"}]}},
+    "controlPlane": {
+        "fencing": {"credentials": [{"hostName": "m0", "address": "redfish://u:canary@a", "password": "canary"}]}
+    },
     "metadata": {"name": "x"},
 }
 AFTER = {
@@ -32,7 +34,7 @@ def test_each_field_is_a_line_without_secrets():
         "f: pullSecret: credentials for quay.io → credentials for quay.io, lab:5000",
         "f: sshKey: 1 key → 2 keys",
         "f: proxy.httpProxy: http://user:[redacted]@proxy:3128 → http://192.168.1.1:3128",
-        "f: controlPlane.fencing.credentials: m0 at redfish://a → m0 at redfish://b",
+        "f: controlPlane.fencing.credentials: m0 at redfish://u:[redacted]@a → m0 at redfish://b",
         "f: additionalTrustBundle: none → 1 certificate",
         "f: imageDigestSources: none → release.x/y",
     ]

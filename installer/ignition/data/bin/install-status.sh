@@ -22,21 +22,24 @@ RUN+='|[Ee]xec format error'
 proxy=${HTTPS_PROXY:-${https_proxy:-}}
 [[ $proxy != *@* ]] || proxy=${proxy%%//*}//${proxy##*@}
 
-# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one.
+# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one. The mirrors'
+# counts where there are any: behind them stands that a disconnected host does not reach the source either.
 cause() {
-    if [[ $1 =~ lookup\ ([^ ]+)\ on\ ([^ ]+):53:\ (no\ such\ host|server\ misbehaving)? ]]; then
+    local text=${1#*"(Mirrors also failed: "}
+    text=${text%%"]):"*}
+    if [[ $text =~ lookup\ ([^ ]+)\ on\ ([^ ]+):53:\ (no\ such\ host|server\ misbehaving)? ]]; then
         if [ -n "${BASH_REMATCH[3]}" ]; then
             printf 'DNS server %s does not know %s: ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
         else
             printf 'DNS server %s does not answer (asked for %s): ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
         fi
-    elif [[ $1 =~ unauthorized|authentication\ required|invalid\ username/password ]]; then
+    elif [[ $text =~ unauthorized|authentication\ required|invalid\ username/password ]]; then
         printf 'the registry rejects the pull secret: '
-    elif [[ $1 =~ x509: ]]; then
+    elif [[ $text =~ x509: ]]; then
         printf "the registry's certificate is not trusted here: "
-    elif [[ $1 =~ manifest\ unknown|name\ unknown ]]; then
+    elif [[ $text =~ manifest\ unknown|name\ unknown ]]; then
         printf 'the registry has no such image: '
-    elif [[ $1 =~ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
+    elif [[ $text =~ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
         printf 'the registry at %s does not answer: ' "${BASH_REMATCH[1]}"
     fi
 }
