@@ -22,21 +22,28 @@ RUN+='|[Ee]xec format error'
 proxy=${HTTPS_PROXY:-${https_proxy:-}}
 [[ $proxy != *@* ]] || proxy=${proxy%%//*}//${proxy##*@}
 
-# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one.
+# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one. That of the
+# first mirror counts: without mirrors' networks the source, which is tried last, fails for reasons of its own.
 cause() {
-    if [[ $1 =~ lookup\ ([^ ]+)\ on\ ([^ ]+):53:\ (no\ such\ host|server\ misbehaving)? ]]; then
+    local text=${1#*Mirrors also failed: [}
+    text=${text%%]): *}
+    if [[ $text =~ lookup\ ([^ ]+)\ on\ ([^ ]+):53:\ (no\ such\ host|server\ misbehaving)? ]]; then
         if [ -n "${BASH_REMATCH[3]}" ]; then
             printf 'DNS server %s does not know %s: ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
         else
             printf 'DNS server %s does not answer (asked for %s): ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
         fi
-    elif [[ $1 =~ unauthorized|authentication\ required|invalid\ username/password ]]; then
+    elif [[ $text =~ unauthorized|authentication\ required|invalid\ username/password ]]; then
         printf 'the registry rejects the pull secret: '
-    elif [[ $1 =~ x509: ]]; then
+    elif [[ $text =~ x509:\ certificate\ has\ expired ]]; then
+        printf "the registry's certificate is out of date, or this clock is wrong: "
+    elif [[ $text =~ x509: ]]; then
         printf "the registry's certificate is not trusted here: "
-    elif [[ $1 =~ manifest\ unknown|name\ unknown ]]; then
+    elif [[ $text =~ manifest\ unknown|name\ unknown ]]; then
         printf 'the registry has no such image: '
-    elif [[ $1 =~ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
+    elif [[ $text =~ proxyconnect\ tcp:\ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
+        printf 'the proxy at %s does not answer: ' "${BASH_REMATCH[1]}"
+    elif [[ $text =~ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
         printf 'the registry at %s does not answer: ' "${BASH_REMATCH[1]}"
     fi
 }
