@@ -83,6 +83,7 @@ def test_a_host_that_is_listed_has_its_name(tmp_path, nics):
             "mistyped?",
         ),
         ("02:11:22:33:44:55", 2, ""),
+        ("none", 2, ""),
         ("02:11:22:33:44:55", 3, None),  # one of three is not described: it may be this one
     ],
 )
