@@ -43,14 +43,21 @@ def difference(mac: str, other: str) -> str:
 
 
 def mistyped(missing: Sequence[Collection[str]], strangers: Sequence[Collection[str]]) -> dict[int, Slip]:
-    """Return, by its place, each missing host that a stranger may be: for each stranger the one that is nearest."""
+    """Return, by its place, each missing host that a stranger may be: the nearest pairs first, each stranger once."""
+    near = sorted(
+        (count, index, number, mac)
+        for index, macs in enumerate(missing)
+        for number, own in enumerate(strangers)
+        for mac in own
+        for other in macs
+        if (count := _digits(mac, other))
+    )
     found: dict[int, Slip] = {}
-    for number, own in enumerate(strangers):
-        pairs = ((index, mac, other) for index, macs in enumerate(missing) for mac in own for other in macs)
-        near = [(count, index, mac) for index, mac, other in pairs if (count := _digits(mac, other))]
-        if near:
-            count, index, mac = min(near)
-            found.setdefault(index, Slip(number, mac, _WORDS[count]))
+    taken: set[int] = set()
+    for count, index, number, mac in near:
+        if index not in found and number not in taken:
+            found[index] = Slip(number, mac, _WORDS[count])
+            taken.add(number)
     return found
 
 

@@ -61,6 +61,7 @@ class Places(msgspec.Struct, frozen=True, rename="camel"):
     mirrors: dict[str, str] = {}
     pull_field: str = msgspec.field(default="", name="pullSecret")  # of the pull secret
     trust_bundle: str = ""
+    proxy: str = ""
 
 
 @dataclass(frozen=True)

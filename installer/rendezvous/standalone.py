@@ -19,6 +19,7 @@ from installer.common import numbers
 from installer.common.inputs import read_input, read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
+from installer.overrides import RELEASE_OVERRIDE
 from installer.rendezvous import settings as service_settings
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
@@ -243,8 +244,9 @@ def _learned(config: Settings, pull_secret: Path) -> Contents | None:
     return found[0] if found else None
 
 
-def first_steps(url: str, directory: Path) -> tuple[str, ...]:
-    """Return the lines that say where the tokens and the CA are, and the first things to do with them."""
+def first_steps(url: str, directory: Path, release: str) -> tuple[str, ...]:
+    """Return the lines that say where the tokens and the CA are, and the first things to do with them; `release` is
+    empty where none is set."""
     ca, user, watcher = (directory / name for name in ("tls/ca.crt", "auth/user-token", "auth/watcher-token"))
     header = f"<(sed 's/^/Authorization: /' {shlex.quote(str(user))})"
     versions = f"{url}api/assisted-install/v2/openshift-versions"
@@ -252,7 +254,10 @@ def first_steps(url: str, directory: Path) -> tuple[str, ...]:
         f"Listening on {url} (its CA: {ca})",
         f"To watch, open {url} in a browser and paste the token in {watcher} (or in {user}, for kubeconfigs as well)",
         f"To ask its API from bash: curl --cacert {shlex.quote(str(ca))} -H @{header} {versions}",
-        "Next: register an infra-env and boot hosts from its image (node0 service --help)",
+        "Next: register an infra-env and boot hosts from its image (node0 service --help)"
+        if release
+        else f"Next: stop it, and say which release to install: {RELEASE_OVERRIDE}=REPOSITORY@sha256:DIGEST in its "
+        "environment. Without one there are no images, except for clusters of a hub, which names theirs",
     )
 
 
@@ -287,7 +292,7 @@ def run(directory: Path, listen: str) -> int:
         service.images = discovery.DiscoveryImages(service.settings_of, token, rootfs_url, adopt)
 
     def started() -> None:
-        for line in first_steps(config.base_url, directory):
+        for line in first_steps(config.base_url, directory, config.release_image):
             # As it is: to the redactor, the way to a token looks like one.
             screen.info("%s", line, extra={"secret": True})
 

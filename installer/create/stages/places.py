@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
 from installer.config.rules.agent import static_addresses
 from installer.config.types.agent import Host
+from installer.config.values import check
 from installer.create.stages.check import Inputs
 from installer.manifests import files as names
 
@@ -16,11 +18,15 @@ def places(inputs: Inputs) -> dict[str, Any]:
     """Return each field as FILE: PATH, in the form of `observe.state.Places`."""
     file, path = inputs.hosts_place
     hosts = [f"{file}: {path}[{index}]" for index in range(len(inputs.hosts))]
+    # Networks of manifests are in documents of their own.
+    networks = [f"{place}.networkConfig" for place in hosts]
+    if Path(names.NMSTATE).name in (inputs.manifests or {}):
+        networks = [f"{names.NMSTATE}: spec.config"] * len(hosts)
     servers: dict[str, list[str]] = {}
     addresses: dict[str, list[str]] = {}
-    for place, host in zip(hosts, inputs.hosts, strict=True):
+    for place, network, host in zip(hosts, networks, inputs.hosts, strict=True):
         for server in dict.fromkeys(_dns_servers(host)):
-            servers.setdefault(server, []).append(f"{place}.networkConfig.dns-resolver")
+            servers.setdefault(server, []).append(f"{network}.dns-resolver")
         for address in static_addresses(host):
             addresses.setdefault(address, []).append(place)
     configs = inputs.manifests is None
@@ -32,16 +38,18 @@ def places(inputs: Inputs) -> dict[str, Any]:
         "mirrors": dict(_mirrors(inputs, configs=configs)),
         "pullSecret": f"{INSTALL_CONFIG_FILE}: pullSecret" if configs else names.PULL_SECRET,
         "trustBundle": f"{INSTALL_CONFIG_FILE}: additionalTrustBundle" if configs else names.CA_BUNDLE,
+        "proxy": f"{INSTALL_CONFIG_FILE}: proxy" if configs else names.INFRA_ENV,
     }
 
 
 def _dns_servers(host: Host) -> Iterator[str]:
-    """Yield the name servers of a host's NMState document, which is valid by now."""
+    """Yield the name servers of a host's NMState document, which is valid by now, as resolvers write them."""
     document = host.network_config
     resolver = document.get("dns-resolver") if isinstance(document, dict) else None
     config = resolver.get("config") if isinstance(resolver, dict) else None
     servers = config.get("server") if isinstance(config, dict) else None
-    yield from (str(server) for server in (servers if isinstance(servers, list) else ()))
+    for server in servers if isinstance(servers, list) else ():
+        yield str(check.address(str(server)) or server)
 
 
 def _mirrors(inputs: Inputs, *, configs: bool) -> Iterator[tuple[str, str]]:

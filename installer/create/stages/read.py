@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from installer.config.state import (
     State,
     blaming_state,
 )
+from installer.config.state import FILE as STATE_FILE
 from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
 from installer.manifests import files as names
 
@@ -143,14 +145,17 @@ def _missing(directory: Path) -> ConfigError:
     ]
     path = directory / INSTALL_CONFIG_FILE
     if misplaced:
-        # In the asset directory itself, where the installer has read them since they have been called so.
         belong = "belongs" if len(misplaced) == 1 else "belong"
-        command = f"mv {' '.join(str(directory / name) for name in misplaced)} {directory}/"
         return ConfigError(
-            f"missing configuration or manifest file: {' and '.join(misplaced)} {belong} into {directory} itself, not "
-            f"into {folder}/, which is for manifests: {command}"
+            f"missing configuration or manifest file: {' and '.join(misplaced)} {belong} into the asset directory "
+            f"itself, not into {folder}/, which is for manifests: {_move(directory, misplaced)}"
         )
     return ConfigError(f"missing configuration or manifest file: {path} does not exist")
+
+
+def _move(directory: Path, files: Sequence[str]) -> str:
+    """Return the command that moves these into the asset directory itself."""
+    return shlex.join(["mv", *(str(directory / name) for name in files), f"{directory}/"])
 
 
 def _note_unread(directory: Path) -> None:
@@ -165,9 +170,12 @@ def _note_unread(directory: Path) -> None:
                 continue
             why = f"manifests for the cluster are read from {EXTRA_DIRECTORY}/"
             if name.name in (INSTALL_CONFIG_FILE, AGENT_CONFIG_FILE):
-                if not (directory / INSTALL_CONFIG_FILE).exists():
+                others = (INSTALL_CONFIG_FILE, STATE_FILE, *names.MANIFESTS)
+                if not any((directory / other).exists() for other in others):
                     continue  # the error says it
-                why = f"it belongs into the asset directory itself: mv {path} {directory}/"
+                why = f"it belongs into the asset directory itself: {_move(directory, [str(name)])}"
+                if (directory / name.name).exists():
+                    why = f"the {name.name} in the asset directory itself is read"
             elif meant:
                 why = f"it would be read as {meant}"
             elif name.parts[0] == names.MIRROR_DIRECTORY:

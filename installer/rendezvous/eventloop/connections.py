@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import re
 import socket
 import struct
 import termios
@@ -15,9 +14,6 @@ if TYPE_CHECKING:
 
 # How many connections are looked at for one that is still silent: nearly always it is the oldest.
 LOOKS = 32
-# The first bytes of a request. A record of TLS begins with its type, which is no letter.
-REQUEST = re.compile(rb"[A-Z]{2,7}(\b|$)")
-LONGEST_METHOD = 8
 LONGEST_HEAD = 16 * 1024
 
 
@@ -84,9 +80,12 @@ class Connection(asyncio.Protocol):
             self._gate.free_place(self)
 
     def speaks_http(self) -> bool:
-        """Return whether the peer's unread bytes begin a request of plain HTTP."""
+        """Return whether the peer's unread bytes begin a request of plain HTTP.
+
+        A method begins with a letter. A record of TLS begins with its type, which is none.
+        """
         try:
-            return bool(REQUEST.match(self.sock.recv(LONGEST_METHOD, socket.MSG_PEEK)))
+            return self.sock.recv(1, socket.MSG_PEEK).isalpha()
         except OSError:
             return False
 
@@ -106,6 +105,7 @@ class PlainHttp(asyncio.Protocol):
         self._body = f"This port speaks HTTPS: {url}\n".encode()
         self._head = b""
         self._transport: asyncio.Transport | None = None
+        self._answered = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the head."""
@@ -113,13 +113,20 @@ class PlainHttp(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer once the head is whole, or too long: what is unread at the end would reset the connection."""
+        """Answer once the head is whole, or too long.
+
+        A body is read and dropped until the peer ends, or its time does: unread bytes would reset the connection, and
+        the answer would be lost.
+        """
         assert self._transport is not None
+        if self._answered:
+            return
         self._head += data
         if b"\r\n\r\n" in self._head or len(self._head) > LONGEST_HEAD:
+            self._answered = True
             head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {len(self._body)}\r\n"
             self._transport.write(f"{head}Connection: close\r\n\r\n".encode() + self._body)
-            self._transport.close()
+            self._transport.write_eof()
 
 
 class Deadline:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import subprocess
 
 import pytest
 
@@ -273,8 +274,31 @@ def test_invalid_files_in_the_deprecated_form(source, problem):
 
 
 def test_configs_misplaced_in_cluster_manifests(tmp_path):
-    (tmp_path / "cluster-manifests").mkdir()
+    directory = tmp_path / "my cluster"
+    (directory / "cluster-manifests").mkdir(parents=True)
     for name in ("install-config.yaml", "agent-config.yaml"):
-        (tmp_path / "cluster-manifests" / name).write_text("x: 1")
-    with pytest.raises(InstallerError, match=r"cluster-manifests/agent-config\.yaml belong.* into .*: mv /"):
+        (directory / "cluster-manifests" / name).write_text("x: 1")
+    with pytest.raises(InstallerError, match=r"cluster-manifests/agent-config\.yaml belong into the ") as caught:
+        load_inputs(directory, TARGET)
+    # The command runs as it stands.
+    subprocess.run(["bash", "-c", str(caught.value).rpartition("manifests: ")[2]], check=True)
+    assert sorted(path.name for path in directory.glob("*.yaml")) == ["agent-config.yaml", "install-config.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("beside", "why"),
+    [
+        ("agent-config.yaml", "the agent-config.yaml in the asset directory itself is read"),
+        ("cluster-manifests/infraenv.yaml", "it belongs into the asset directory itself: mv "),
+        (".openshift_install_state.json", "it belongs into the asset directory itself: mv "),
+    ],
+)
+def test_a_misplaced_config_beside_other_inputs_is_noted(tmp_path, caplog, beside, why):
+    (tmp_path / "cluster-manifests").mkdir()
+    for name in ("cluster-manifests/agent-config.yaml", beside, *["install-config.yaml"] * (beside[0] == "a")):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(InstallerError):
         load_inputs(tmp_path, TARGET)
+    assert [
+        text for text in caplog.messages if text.startswith(f"cluster-manifests/agent-config.yaml is ignored: {why}")
+    ]

@@ -83,6 +83,7 @@ def test_a_host_that_is_listed_has_its_name(tmp_path, nics):
             "mistyped?",
         ),
         ("02:11:22:33:44:55", 2, ""),
+        ("none", 2, ""),
         ("02:11:22:33:44:55", 3, None),  # one of three is not described: it may be this one
     ],
 )
@@ -326,10 +327,29 @@ def test_a_pull_through_a_proxy_names_it_without_its_password(tmp_path):
         ),
         ("unauthorized: authentication required", "the registry rejects the pull secret: "),
         ("x509: certificate signed by unknown authority", "the registry's certificate is not trusted here: "),
+        (
+            "x509: certificate has expired or is not yet valid: current time 2026",
+            "the registry's certificate is out of date, or this clock is wrong: ",
+        ),
         ("manifest unknown", "the registry has no such image: "),
         (
             "dial tcp 192.0.2.5:5000: connect: no route to host",
             "the registry at 192.0.2.5:5000 does not answer: ",
+        ),
+        (
+            "proxyconnect tcp: dial tcp 192.0.2.5:3128: connect: connection refused",
+            "the proxy at 192.0.2.5:3128 does not answer: ",
+        ),
+        # Of the source, which is tried last, a network without a way out says nothing new.
+        (
+            "(Mirrors also failed: [m.example/a: dial tcp 192.0.2.5:5000: connect: connection refused]): quay.io/a: "
+            "dial tcp: lookup quay.io on 192.0.2.53:53: no such host",
+            "the registry at 192.0.2.5:5000 does not answer: ",
+        ),
+        (
+            "(Mirrors also failed: [m.example/a: dial tcp: lookup m.example on [fd00::1]:53: no such host]): "
+            "quay.io/a: unauthorized",
+            "DNS server [fd00::1] does not know m.example: ",
         ),
     ],
 )
@@ -340,7 +360,10 @@ def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, cause):
     assert output.startswith(f"install-status: Images cannot be pulled: assisted-service.service: {cause}initializing ")
     # As wait-for reads it
     line = remedies.remedy(output, Places())
-    assert line.startswith(("DNS server", "r.example", "The certificate of r.example", "The registry", "192.0.2.5"))
+    assert line.startswith(
+        ("DNS server", "r.example ", "The certificate of r.example ", "The proxy at 192.0.2.5:3128 ")
+    )
+    assert ("out of date" in cause) == ("out of date" in line)
 
 
 def test_the_mirrors_cause_comes_before_the_sources(tmp_path):

@@ -167,6 +167,8 @@ def test_a_service_from_a_shell_with_auth_type_none_is_closed(tmp_path: Path) ->
         assert done.stdout.startswith("{"), (first, done.stderr)
         assert "message" not in json.loads(done.stdout)
         assert token not in text
+        # No release was set: images would be refused.
+        assert "Next: stop it, and say which release to install: OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE=" in text
     finally:
         process.terminate()
         assert process.wait(60) == 0

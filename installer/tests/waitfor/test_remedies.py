@@ -19,6 +19,7 @@ PLACES = Places(
     mirrors={"mirror.lab:5000": MIRROR},
     pull_field="install-config.yaml: pullSecret",
     trust_bundle="install-config.yaml: additionalTrustBundle",
+    proxy="install-config.yaml: proxy",
 )
 PULL = (
     "Images cannot be pulled: agent.service: initializing source docker://mirror.lab:5000/ocp@sha256:0: pinging "
@@ -80,6 +81,35 @@ LOOKUP = "lookup mirror.lab on 192.0.2.10:53: read udp 192.0.2.16:%d->192.0.2.10
             "Couldn't resolve domain name mirror.lab, the release image's registry, on the host",
             "The DNS does not know m",
         ),
+        (
+            f"{PULL}{GET}: lookup mirror.lab on [fd00::1]:53: read udp [fd00::2]:4137->[fd00::1]:53: i/o timeout",
+            f"DNS server fd00::1 does not answer ({RESOLVER[0]}): ",
+        ),
+        (
+            f"{PULL}{GET}: lookup mirror.lab on [fe80::1%eth0]:53: read udp [fe80::2]:1->[fe80::1]:53: i/o timeout",
+            "DNS server fe80::1%eth0 does not answer: ",
+        ),
+        (
+            f"{PULL}{GET.removesuffix('dial tcp')}proxyconnect tcp: dial tcp 192.0.2.5:3128: i/o timeout",
+            "The proxy at 192.0.2.5:3128 does not answer (install-config.yaml: proxy): ",
+        ),
+        (
+            'Get "https://[fd00::5]:5000/v2/": dial tcp [fd00::5]:5000: connect: connection refused',
+            "[fd00::5]:5000 does not answer: ",
+        ),
+        (
+            "the registry's certificate is out of date, or this clock is wrong: initializing source docker://mirror.lab:5000/"
+            "ocp: x509: certificate has expired",
+            "The certificate of mirror.lab:5000 is out of date",
+        ),
+        (
+            "the registry's certificate is not trusted here: initializing source docker://quay.io/x@sha256:0: (Mirrors "
+            "also failed: [mirror.lab:5000/x@sha256:0: x509: unknown authority]): quay.io/x: unauthorized",
+            "The certificate of mirror.lab:5000 is not trusted (",
+        ),
+        # No registry's
+        ("Host could not fetch its Ignition config: x509: certificate signed by unknown authority", ""),
+        ("Network latency to node-1 is 401 ms", ""),
         ("Images cannot be pulled: agent.service: no space left on device", ""),
     ],
 )

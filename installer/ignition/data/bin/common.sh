@@ -90,7 +90,7 @@ tell_stranger() {
             done
         done
     done <"$file"
-    text="No NIC of this machine is in the configuration: it has ${own[*]}."
+    text="No NIC of this machine is in the configuration: it has ${own[*]:-none}."
     if [ -n "$near" ]; then
         [ "$best" = 1 ] && best="one digit" || best="two digits"
         text+=" It looks like the host with $near, and $best changed: is one of the two mistyped?"

@@ -22,11 +22,11 @@ RUN+='|[Ee]xec format error'
 proxy=${HTTPS_PROXY:-${https_proxy:-}}
 [[ $proxy != *@* ]] || proxy=${proxy%%//*}//${proxy##*@}
 
-# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one. The mirrors'
-# counts where there are any: behind them stands that a disconnected host does not reach the source either.
+# cause TEXT: the cause that stands at the end of podman's words, in front of them where it is a known one. That of the
+# first mirror counts: without mirrors' networks the source, which is tried last, fails for reasons of its own.
 cause() {
-    local text=${1#*"(Mirrors also failed: "}
-    text=${text%%"]):"*}
+    local text=${1#*Mirrors also failed: [}
+    text=${text%%]): *}
     if [[ $text =~ lookup\ ([^ ]+)\ on\ ([^ ]+):53:\ (no\ such\ host|server\ misbehaving)? ]]; then
         if [ -n "${BASH_REMATCH[3]}" ]; then
             printf 'DNS server %s does not know %s: ' "${BASH_REMATCH[2]}" "${BASH_REMATCH[1]}"
@@ -35,10 +35,14 @@ cause() {
         fi
     elif [[ $text =~ unauthorized|authentication\ required|invalid\ username/password ]]; then
         printf 'the registry rejects the pull secret: '
+    elif [[ $text =~ x509:\ certificate\ has\ expired ]]; then
+        printf "the registry's certificate is out of date, or this clock is wrong: "
     elif [[ $text =~ x509: ]]; then
         printf "the registry's certificate is not trusted here: "
     elif [[ $text =~ manifest\ unknown|name\ unknown ]]; then
         printf 'the registry has no such image: '
+    elif [[ $text =~ proxyconnect\ tcp:\ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
+        printf 'the proxy at %s does not answer: ' "${BASH_REMATCH[1]}"
     elif [[ $text =~ dial\ tcp\ ([^ ]+):\ (connect|i/o) ]]; then
         printf 'the registry at %s does not answer: ' "${BASH_REMATCH[1]}"
     fi
