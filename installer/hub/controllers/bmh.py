@@ -300,22 +300,24 @@ class BareMetalHostController:
         if not is_deleted(bmh) and (other := pairing.same_mac(bmh, self._hosts.by(_BY_MAC, pairing.mac_of(bmh)))):
             found.append(other)
         key = _secret_key(bmh)
-        secret = self._secret(key) if key.name else None
+        secret = self._secret(key, is_leaving=is_deleted(bmh)) if key.name else None
         if secret is None and key.name:
             found.append(f"spec.bmc.credentialsName: Secret {key.name} is not in namespace {key.namespace}")
         if secret and secret.problem:
             found.append(secret.problem)
         return _Login(problem="; ".join(found)) if found or secret is None else secret
 
-    def _secret(self, key: Key) -> _Login | None:
-        """Read a Secret that has changed since, None if there is none."""
+    def _secret(self, key: Key, *, is_leaving: bool) -> _Login | None:
+        """Read a Secret that has changed since, None if there is none.
+
+        A host that leaves is switched off with the last login: its Secret is often deleted in the same command.
+        """
         seen, known = self._hub.caches[SECRET].get(key), self._secrets.get(key)
         if seen and known and seen["metadata"]["resourceVersion"] == known.version:
             return known
         secret = self._hub.api.get(SECRET, key)
         if secret is None:
-            self._secrets.pop(key, None)
-            return None
+            return known if is_leaving else None
         words = {name: _decoded(secret, name) for name in ("username", "password")}
         wrong = [f"{name} {why}" for name, word in words.items() if (why := _wrong(word))]
         problem = f"Secret {key.name}, of spec.bmc.credentialsName: {'; '.join(wrong)}" if wrong else ""

@@ -165,6 +165,19 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     assert {"BMCCredentialError", "Registered", "ProvisioningStarted", "DeprovisioningComplete"} <= reasons
 
 
+def test_a_host_whose_secret_goes_first_is_switched_off(api, bmc, iso):
+    """As by `kubectl delete` of a file or a namespace with both."""
+    secret(api)
+    made(api, infra_env(api), iso)
+    host(api, bmc, labels=LABELS)
+    until(api, "provisioned")
+    api.delete(SECRET, Key("ns", "login"))
+    until(api, "provisioned", error="provisioned registration error")
+    api.delete(BARE_METAL_HOST, Key("ns", "a"))
+    wait_for("deletion", lambda: api.get(BARE_METAL_HOST, Key("ns", "a")) is None)
+    assert bmc.machine().register().powered is False
+
+
 @pytest.mark.parametrize(
     ("password", "why"),
     [
