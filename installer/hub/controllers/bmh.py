@@ -227,8 +227,8 @@ class BareMetalHostController:
         key, wanted, host = key_of(bmh), wanted_of(bmh), host_of(bmh)
         login = self._login(bmh)
         step = plan(wanted, host, credentials_of(bmh, login.version))
-        pause = self._pauses.get(key)
-        if pause and pause.depends == (wanted, host, login) and (left := pause.until - time.monotonic()) > 0:
+        pause, generation = self._pauses.get(key), bmh["metadata"].get("generation")
+        if pause and pause.depends == (wanted, host, login, generation) and (left := pause.until - time.monotonic()) > 0:
             conditions = conditions_of(host, why=pause.why, problem=pairing_problem)
             self._hub.write_status(BARE_METAL_HOST, bmh, status_of(bmh, host, conditions, self._hub.now()))
             return left
@@ -242,7 +242,8 @@ class BareMetalHostController:
         moved = (settled.host.state, settled.host.operational) != (host.state, host.operational)
         self._pauses.pop(key, None)
         if settled.wait:
-            self._pauses[key] = _Pause((wanted, settled.host, login), time.monotonic() + settled.wait, settled.why)
+            depends = (wanted, settled.host, login, generation)
+            self._pauses[key] = _Pause(depends, time.monotonic() + settled.wait, settled.why)
         return 0.0 if moved or settled.rebooted or settled.inspected else settled.wait
 
     def _write(self, bmh: Json, step: Step, settled: Settled, outcome: Outcome, *, login: _Login, problem: str) -> Json:

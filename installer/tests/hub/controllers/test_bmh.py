@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -204,6 +205,17 @@ def test_corrected_credentials_end_the_error_at_once(api, bmc):
     api.update_status(BARE_METAL_HOST, failed | {"status": failed["status"] | {"errorCount": 9}})
     data = old["data"] | {"password": base64.b64encode(PASSWORD.encode()).decode()}
     api.patch(SECRET, Key("ns", "login"), {"data": data})
+    until(api, "available", seconds=8)
+
+
+def test_a_corrected_address_ends_the_error_at_once(api, bmc):
+    """Though the next try is minutes away after as many errors."""
+    secret(api)
+    host(api, replace(bmc, port=free_port()))
+    failed = until(api, "registering", error="registration error")
+    api.update_status(BARE_METAL_HOST, failed | {"status": failed["status"] | {"errorCount": 9}})
+    wait_for("the next try", lambda: api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["errorCount"] == 10)
+    api.patch(BARE_METAL_HOST, Key("ns", "a"), {"spec": {"bmc": {"address": bmc.address}}})
     until(api, "available", seconds=8)
 
 
