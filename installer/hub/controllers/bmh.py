@@ -227,8 +227,8 @@ class BareMetalHostController:
         key, wanted, host = key_of(bmh), wanted_of(bmh), host_of(bmh)
         login = self._login(bmh)
         step = plan(wanted, host, credentials_of(bmh, login.version))
-        pause = self._pauses.get(key)
-        if pause and pause.depends == (wanted, host, login) and (left := pause.until - time.monotonic()) > 0:
+        pause, generation = self._pauses.get(key), bmh["metadata"].get("generation")
+        if pause and pause.depends == (wanted, host, login, generation) and (left := pause.until - time.monotonic()) > 0:
             conditions = conditions_of(host, why=pause.why, problem=pairing_problem)
             self._hub.write_status(BARE_METAL_HOST, bmh, status_of(bmh, host, conditions, self._hub.now()))
             return left
@@ -242,7 +242,8 @@ class BareMetalHostController:
         moved = (settled.host.state, settled.host.operational) != (host.state, host.operational)
         self._pauses.pop(key, None)
         if settled.wait:
-            self._pauses[key] = _Pause((wanted, settled.host, login), time.monotonic() + settled.wait, settled.why)
+            depends = (wanted, settled.host, login, generation)
+            self._pauses[key] = _Pause(depends, time.monotonic() + settled.wait, settled.why)
         return 0.0 if moved or settled.rebooted or settled.inspected else settled.wait
 
     def _write(self, bmh: Json, step: Step, settled: Settled, outcome: Outcome, *, login: _Login, problem: str) -> Json:
@@ -300,22 +301,24 @@ class BareMetalHostController:
         if not is_deleted(bmh) and (other := pairing.same_mac(bmh, self._hosts.by(_BY_MAC, pairing.mac_of(bmh)))):
             found.append(other)
         key = _secret_key(bmh)
-        secret = self._secret(key) if key.name else None
+        secret = self._secret(key, is_leaving=is_deleted(bmh)) if key.name else None
         if secret is None and key.name:
             found.append(f"spec.bmc.credentialsName: Secret {key.name} is not in namespace {key.namespace}")
         if secret and secret.problem:
             found.append(secret.problem)
         return _Login(problem="; ".join(found)) if found or secret is None else secret
 
-    def _secret(self, key: Key) -> _Login | None:
-        """Read a Secret that has changed since, None if there is none."""
+    def _secret(self, key: Key, *, is_leaving: bool) -> _Login | None:
+        """Read a Secret that has changed since, None if there is none.
+
+        A host that leaves is switched off with the last login: its Secret is often deleted in the same command.
+        """
         seen, known = self._hub.caches[SECRET].get(key), self._secrets.get(key)
         if seen and known and seen["metadata"]["resourceVersion"] == known.version:
             return known
         secret = self._hub.api.get(SECRET, key)
         if secret is None:
-            self._secrets.pop(key, None)
-            return None
+            return known if is_leaving else None
         words = {name: _decoded(secret, name) for name in ("username", "password")}
         wrong = [f"{name} {why}" for name, word in words.items() if (why := _wrong(word))]
         problem = f"Secret {key.name}, of spec.bmc.credentialsName: {'; '.join(wrong)}" if wrong else ""

@@ -17,7 +17,7 @@ from installer.common.formats import jsontext
 from installer.hub.admission.clusters import cluster_install
 from installer.hub.conditions import condition, set_conditions
 from installer.hub.controllers.deployment import install_name
-from installer.hub.controllers.inputs import Inputs, problem_of
+from installer.hub.controllers.inputs import Inputs, naming, problem_of
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
@@ -201,13 +201,8 @@ class ClusterController:
         image = str(spec_of(image_set).get("releaseImage") or "")
         if not image:
             raise SpecError(f"ClusterImageSet {name}: spec.releaseImage is missing")
-        try:
+        with naming(f"ClusterImageSet {name}"):
             found = self._hub.service.put_release(image, pull_secret)
-        except ClientError as error:
-            problem = problem_of(error, [pull_secret])
-            if problem.is_input:
-                raise Refused(f"ClusterImageSet {name}: {problem.message}") from None
-            raise
         return Release(image, str(found["version"]), tuple(found.get("cpu_architectures") or ()))
 
     def _annotated(self, install: Json, cluster: Json, sent: _Sent) -> Json:
@@ -216,7 +211,8 @@ class ClusterController:
         changed = False
         overrides = clusterspec.install_config_overrides(install, self._mirror(install))
         if overrides != (cluster.get("install_config_overrides") or ""):
-            service.install_config_overrides(cluster_id, overrides)
+            with naming(f"annotation {clusterspec.OVERRIDES}"):
+                service.install_config_overrides(cluster_id, overrides)
             changed = True
         ignored = clusterspec.ignored_validations(install)
         shown = tuple(_ids(cluster.get(f"ignored_{name}_validations")) for name in ("host", "cluster"))
@@ -249,7 +245,8 @@ class ClusterController:
         present = {str(item.get("file_name")) for item in service.manifests(cluster_id)}
         for name, content in files.items():
             if name not in present or service.manifest(cluster_id, name) != content:
-                service.put_manifest(cluster_id, name, content)
+                with naming(field):
+                    service.put_manifest(cluster_id, name, content)
         for name in present - files.keys():
             service.delete_manifest(cluster_id, name)
         sent.manifests = versions

@@ -133,7 +133,14 @@ class InfraEnvController:
         params = table.parameters(inputs)
         if left := self._quiet.left(key_of(infra_env), _digest(params)):
             return left
-        self._write(inputs, table.available(), self._image(uid_of(infra_env), params))
+        try:
+            image = self._image(uid_of(infra_env), params)
+        except ClientError as error:
+            if error.is_passing:
+                raise
+            self._write(table.Inputs(infra_env), table.failed(table.with_names(error.reason, inputs.nmstate_configs)))
+            return None
+        self._write(inputs, table.available(), image)
         return None
 
     def _inputs(self, infra_env: Json) -> table.Inputs:

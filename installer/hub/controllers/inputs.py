@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from installer.assisted.errors import ClientError
@@ -78,6 +79,17 @@ def _texts(kind: Kind, obj: Json) -> dict[str, str]:
         except (binascii.Error, UnicodeDecodeError):
             data[name] = ""
     return data
+
+
+@contextmanager
+def naming(subject: str) -> Iterator[None]:
+    """Have the service's refusal within the block begin with the name of what it refuses."""
+    try:
+        yield
+    except ClientError as error:
+        if error.is_passing:
+            raise
+        raise ClientError(error.what, error.status, f"{subject}: {error.reason}") from None
 
 
 def problem_of(error: ClientError, secrets: Iterable[str] = ()) -> SyncProblem:

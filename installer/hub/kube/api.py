@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ CONNECT_SECONDS, READ_SECONDS = 5.0, 30.0
 # How long after its end a watch may still be read: the server ends it a moment late.
 _WATCH_GRACE = 10.0
 _CONNECTIONS = 64
+_NAME = re.compile(r"[A-Za-z0-9._:-]+")
 _MERGE_PATCH = "application/merge-patch+json"
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
@@ -119,7 +121,7 @@ class Api:
     def get(self, kind: Kind, key: Key) -> Json | None:
         """Return an object, None if there is none."""
         try:
-            return self._call("GET", kind.path(*key))
+            return self._call("GET", _path(kind, key))
         except NotFound:
             return None
 
@@ -169,22 +171,22 @@ class Api:
 
     def update(self, kind: Kind, obj: Json) -> Json:
         """Replace an object as it was read. Raises Conflict if it has changed since."""
-        return self._call("PUT", kind.path(*key_of(obj)), obj)
+        return self._call("PUT", _path(kind, key_of(obj)), obj)
 
     def update_status(self, kind: Kind, obj: Json) -> Json:
         """Replace an object's status, as ``update``."""
-        return self._call("PUT", kind.path(*key_of(obj), "status"), obj)
+        return self._call("PUT", _path(kind, key_of(obj), "status"), obj)
 
     def approve(self, kind: Kind, obj: Json) -> Json:
         """Replace the conditions of a certificate signing request, as ``update``."""
-        return self._call("PUT", kind.path(*key_of(obj), "approval"), obj)
+        return self._call("PUT", _path(kind, key_of(obj), "approval"), obj)
 
     def patch(self, kind: Kind, key: Key, merge: Json) -> Json:
         """Change members of an object by a JSON merge patch; None removes one.
 
         With metadata.resourceVersion in it, raises Conflict if the object has changed since.
         """
-        return self._call("PATCH", kind.path(*key), merge)
+        return self._call("PATCH", _path(kind, key), merge)
 
     def delete(self, kind: Kind, key: Key, *, uid: str = "", version: str = "") -> None:
         """Delete an object; none is done. Raises Conflict if it has another uid or resourceVersion."""
@@ -193,7 +195,7 @@ class Api:
         if conditions:
             body["preconditions"] = conditions
         try:
-            self._call("DELETE", kind.path(*key), body)
+            self._call("DELETE", _path(kind, key), body)
         except NotFound:
             return
 
@@ -253,6 +255,16 @@ class Api:
         return response
 
 
+def _path(kind: Kind, key: Key, subresource: str = "") -> str:
+    """Return the URL's path of an object. Raises NotFound for a name that none can have.
+
+    References hold names as their users wrote them: ``../../other/secrets/login`` is another namespace's Secret.
+    """
+    if any(part and (part in (".", "..") or not _NAME.fullmatch(part)) for part in key):
+        raise NotFound(404, "NotFound", f"{kind.name} {key}: no object can have this name")
+    return kind.path(*key, subresource)
+
+
 def _cause(error: BaseException) -> str:
     reason = getattr(error, "reason", None)
     while isinstance(reason, BaseException):
@@ -260,7 +272,7 @@ def _cause(error: BaseException) -> str:
     if len(error.args) > 1 and isinstance(error.args[1], BaseException):
         error = error.args[1]
     # urllib3's begin with the connection as Python shows it.
-    return str(error).rpartition(">: ")[2] or type(error).__name__
+    return str(error).partition("): ")[2] or str(error) or type(error).__name__
 
 
 def _error(status: int, answer: Json, request: str) -> KubeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -180,6 +181,11 @@ def _static(config: Json) -> Json:
     ]
     # JSON is YAML.
     return {"network_yaml": json.dumps((config.get("spec") or {}).get("config") or {}), "mac_interface_map": nics}
+
+
+def with_names(reason: str, configs: Sequence[Json]) -> str:
+    """Return the service's sentence with NMStateConfigs by their names in place of their numbers."""
+    return re.sub(r"static_network_config\[(\d+)\]", lambda at: f"NMStateConfig {key_of(configs[int(at[1])]).name}", reason)
 
 
 @dataclass(frozen=True)

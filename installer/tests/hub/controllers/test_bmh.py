@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -165,6 +166,19 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     assert {"BMCCredentialError", "Registered", "ProvisioningStarted", "DeprovisioningComplete"} <= reasons
 
 
+def test_a_host_whose_secret_goes_first_is_switched_off(api, bmc, iso):
+    """As by `kubectl delete` of a file or a namespace with both."""
+    secret(api)
+    made(api, infra_env(api), iso)
+    host(api, bmc, labels=LABELS)
+    until(api, "provisioned")
+    api.delete(SECRET, Key("ns", "login"))
+    until(api, "provisioned", error="provisioned registration error")
+    api.delete(BARE_METAL_HOST, Key("ns", "a"))
+    wait_for("deletion", lambda: api.get(BARE_METAL_HOST, Key("ns", "a")) is None)
+    assert bmc.machine().register().powered is False
+
+
 @pytest.mark.parametrize(
     ("password", "why"),
     [
@@ -191,6 +205,17 @@ def test_corrected_credentials_end_the_error_at_once(api, bmc):
     api.update_status(BARE_METAL_HOST, failed | {"status": failed["status"] | {"errorCount": 9}})
     data = old["data"] | {"password": base64.b64encode(PASSWORD.encode()).decode()}
     api.patch(SECRET, Key("ns", "login"), {"data": data})
+    until(api, "available", seconds=8)
+
+
+def test_a_corrected_address_ends_the_error_at_once(api, bmc):
+    """Though the next try is minutes away after as many errors."""
+    secret(api)
+    host(api, replace(bmc, port=free_port()))
+    failed = until(api, "registering", error="registration error")
+    api.update_status(BARE_METAL_HOST, failed | {"status": failed["status"] | {"errorCount": 9}})
+    wait_for("the next try", lambda: api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["errorCount"] == 10)
+    api.patch(BARE_METAL_HOST, Key("ns", "a"), {"spec": {"bmc": {"address": bmc.address}}})
     until(api, "available", seconds=8)
 
 

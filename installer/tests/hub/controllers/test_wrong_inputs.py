@@ -10,6 +10,7 @@ from installer.hub.kube.kinds import (
     CLUSTER_IMAGE_SET,
     CONFIG_MAP,
     INFRA_ENV,
+    NMSTATE_CONFIG,
     SECRET,
     Key,
     uid_of,
@@ -84,6 +85,8 @@ def test_specs_that_contradict_themselves_and_annotations_that_are_no_json(world
     name = "agent-install.openshift.io/install-config-overrides"
     world.api.patch(ACI, key, {"metadata": {"annotations": {name: "{"}}})
     told(world, ACI, key, "overrides are not JSON")
+    world.api.patch(ACI, key, {"metadata": {"annotations": {name: '{"nosuch": 1}'}}})
+    told(world, ACI, key, f'annotation {name}: body: unknown field "nosuch"')
     world.api.patch(ACI, key, {"metadata": {"annotations": {name: '{"fips": true}'}}})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     cluster = world.user.cluster(uid_of(world.get(CLUSTER_DEPLOYMENT, key)))
@@ -95,6 +98,22 @@ def test_specs_that_contradict_themselves_and_annotations_that_are_no_json(world
     world.gone((ACI, stranger))
     world.change(ACI, key, imageSetRef={"name": "another"})
     told(world, ACI, key, "ClusterImageSet another")
+
+
+def test_a_network_of_which_no_profile_can_be_made_is_named(world):
+    key = world.cluster("networked")
+    wrong = NMSTATE_CONFIG.new(
+        Key(NAMESPACE, "second"),
+        spec={"interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:01:01"}], "config": {"nosuch": 1}},
+    )
+    wrong["metadata"]["labels"] = {"of": "networked"}
+    world.apply((NMSTATE_CONFIG, wrong))
+    world.change(INFRA_ENV, key, nmStateConfigLabelSelector={"matchLabels": {"of": "networked"}})
+    text = world.wait(INFRA_ENV, key, "ImageCreated", "False ImageCreationError")
+    assert text == "the discovery image cannot be made: NMStateConfig second: nosuch: unknown field (got 1)"
+    nic = {"name": "eth0", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "dhcp": True}}
+    world.change(NMSTATE_CONFIG, Key(NAMESPACE, "second"), config={"nosuch": None, "interfaces": [nic]})
+    world.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
 
 
 def test_a_spec_that_changes_after_the_start_is_refused_and_the_installation_goes_on(world):

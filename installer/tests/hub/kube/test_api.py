@@ -89,8 +89,20 @@ def test_a_watch_from_too_long_ago_is_gone(server):
 def test_a_server_that_is_away_is_unreachable():
     server = ApiServer()
     server.close()
-    with pytest.raises(Unreachable, match="refused"):
+    with pytest.raises(Unreachable, match=r"^http://127.0.0.1:\d+: Failed .* Connection refused$"):
         server.api().list(INFRA_ENV)
+
+
+def test_a_name_leads_to_no_other_namespace(server):
+    api = server.api()
+    api.create(SECRET, SECRET.new(Key("theirs", "login"), data={}))
+    for name in ("../../theirs/secrets/login", "..", "login/../login", "%2e%2e/theirs", "login?x"):
+        key = Key("ours", name)
+        assert api.get(SECRET, key) is None
+        with pytest.raises(NotFound, match="no object can have this name"):
+            api.patch(SECRET, key, {"data": {"a": "b"}})
+        api.delete(SECRET, key)
+    assert api.get(SECRET, Key("theirs", "login"))["data"] == {}
 
 
 def test_nothing_is_written_by_who_may_not(server):
