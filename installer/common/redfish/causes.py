@@ -63,6 +63,7 @@ def _unreachable(text: str) -> str:
         ("Name or service not known", "its name is unknown"),
         ("ConnectTimeout", "it does not answer (time-out of the connection)"),
         ("Read timed out", "it accepts, and does not answer"),
+        ("No connection adapters", "it refers to another host, scheme or port, which gets no login"),
         ("its task has run", "its task does not end"),
     ):
         if words in text:

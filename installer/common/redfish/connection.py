@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 import io
+import math
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal
 from urllib.parse import urlparse
 
 import requests
 import sushy
 import urllib3
+from requests.adapters import HTTPAdapter
 from sushy import auth
 from sushy.connector import Connector
 
 _POLL_SECONDS = 1.0
 _MOST_BYTES = 16 << 20
+_PORTS = {"http": 80, "https": 443}
+
+
+class _Mortal(urllib3.connection.HTTPConnection):
+    """A connection that is cut when its time is up: timeouts of sockets begin anew with each byte of a TLS handshake or
+    of a head."""
+
+    seconds = 0.0
+    _end: threading.Timer | None = None
+
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        twin = sock.dup()
+
+        def cut() -> None:
+            with suppress(OSError):
+                twin.shutdown(socket.SHUT_RDWR)
+
+        self._twin, self._end = twin, threading.Timer(self.seconds, cut)
+        self._end.daemon = True
+        self._end.start()
+        return sock
+
+    def close(self) -> None:
+        """Close it, and let its time run no longer."""
+        super().close()
+        if self._end is not None:
+            self._end.cancel()
+            self._twin.close()
+            self._end = None
+
+
+class _MortalTls(_Mortal, urllib3.connection.HTTPSConnection):
+    """The same with TLS."""
 
 
 class Connection:
@@ -46,6 +85,7 @@ class Connection:
         self._answer_seconds = answer_seconds
         self._attempts = attempts
         self._tls = tls
+        self._deadline = math.inf
         self._account: auth.AuthBase | None = None
         self._root: Any = None
         self._answer: Any = None
@@ -78,6 +118,10 @@ class Connection:
         account, self._account, self._root = self._account, None, None
         if isinstance(account, auth.SessionAuth):
             account.close()
+
+    def limit(self, seconds: float) -> None:
+        """Let requests fail from then on, until the next call; however many a BMC's documents lead to."""
+        self._deadline = time.monotonic() + seconds
 
     def run_task(self, act: Callable[[], Any]) -> None:
         """Do what may begin a task (202), and wait for the task's end."""
@@ -118,7 +162,26 @@ class Connection:
         session = connector._session
         session.trust_env = False
         session.hooks["response"].append(self._read_whole)
+        adapter = session.get_adapter(self.address)
+        assert isinstance(adapter, HTTPAdapter)
+        self._bound(adapter)
+        # The login is for no other host, wherever links and redirections of the BMC lead.
+        session.adapters.clear()
+        parts = urlparse(self.url)
+        session.mount(f"{self.address}/", adapter)
+        if parts.port is None:
+            session.mount(f"{self.address}:{_PORTS[parts.scheme]}/", adapter)
         return connector
+
+    def _bound(self, adapter: HTTPAdapter) -> None:
+        """Bound the life of an adapter's connections."""
+        seconds = self._connect_seconds + self._answer_seconds
+        plain = type("Plain", (_Mortal,), {"seconds": seconds})
+        tls = type("Tls", (_MortalTls,), {"seconds": seconds})
+        adapter.poolmanager.pool_classes_by_scheme = {
+            "http": type("PlainPool", (urllib3.HTTPConnectionPool,), {"ConnectionCls": plain}),
+            "https": type("TlsPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": tls}),
+        }
 
     def _note(self, answer: Any) -> None:
         self._answer = answer
@@ -126,6 +189,10 @@ class Connection:
     def _read_whole(self, answer: requests.Response, **_words: object) -> None:
         """Read an answer's body, whose bytes and seconds requests would not count. Raises RequestException."""
         deadline, body = time.monotonic() + self._answer_seconds, bytearray()
+        if time.monotonic() > self._deadline:
+            raise requests.RequestException("its documents lead to more requests than there is time for")
+        if answer.elapsed.total_seconds() > self._answer_seconds:
+            raise requests.RequestException(f"the head of its answer has no end within {self._answer_seconds:g} s")
         try:
             while piece := answer.raw.read1(1 << 16, decode_content=True):
                 body += piece
@@ -136,4 +203,6 @@ class Connection:
             raise requests.ConnectionError(error) from error
         finally:
             answer.raw.close()
+            # It was asked to close the connection, so that the next request must not use it, whatever it answers.
+            answer.connection.close()
         answer.raw = io.BytesIO(body)

@@ -14,6 +14,7 @@ from installer.config.values.check import canonical_mac
 Json = dict[str, Any]
 
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_LONGEST = 256
 _ARCHITECTURES = {
     sushy.PROCESSOR_ARCH_x86: "x86_64",
     sushy.PROCESSOR_ARCH_ARM: "aarch64",
@@ -32,15 +33,15 @@ def from_redfish(system: Any) -> Json:
     return _without_empty(
         {
             "systemVendor": {
-                "manufacturer": system.manufacturer,
-                "productName": system.json.get("Model"),
-                "serialNumber": system.serial_number,
+                "manufacturer": _text(system.manufacturer),
+                "productName": _text(system.json.get("Model")),
+                "serialNumber": _text(system.serial_number),
             },
-            "firmware": {"bios": {"version": system.bios_version}},
+            "firmware": {"bios": {"version": _text(system.bios_version)}},
             "ramMebibytes": int(memory.size_gib * 1024) if memory and memory.size_gib else None,
             "cpu": {
                 "arch": _ARCHITECTURES.get(summary.architecture) if summary else None,
-                "count": summary.count if summary else None,
+                "count": _whole(summary.count) if summary else None,
             },
             "nics": nics_of(system),
             "storage": disks,
@@ -95,10 +96,19 @@ def _nics(interface: Mapping[str, Any]) -> Iterable[Json]:
 def _disk(drive: Any) -> Json:
     media_type = drive.json.get("MediaType")
     return {
-        "name": drive.name, "model": drive.model, "vendor": drive.manufacturer, "serialNumber": drive.serial_number,
-        "sizeBytes": drive.capacity_bytes, "rotational": media_type == "HDD",
-        "type": media_type if media_type in ("HDD", "SSD") else None,
+        "name": _text(drive.name), "model": _text(drive.model), "vendor": _text(drive.manufacturer),
+        "serialNumber": _text(drive.serial_number), "sizeBytes": _whole(drive.capacity_bytes),
+        "rotational": media_type == "HDD", "type": media_type if media_type in ("HDD", "SSD") else None,
     }  # fmt: skip
+
+
+def _text(value: Any) -> str | None:
+    """Return what a BMC has for a text, of which the API takes nothing else."""
+    return str(value)[:_LONGEST] if isinstance(value, str | int) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 1 << 63 else None
 
 
 def _shown(read: Any) -> Any:

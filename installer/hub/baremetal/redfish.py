@@ -26,6 +26,8 @@ logging.getLogger("sushy").setLevel(logging.CRITICAL)
 
 # A BMC that is dead holds a thread for the first, one that accepts and is silent for the second.
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 60.0
+# No request is made later in a call than this: of a slow BMC an inspection takes dozens.
+_CALL_SECONDS = 300.0
 _POLL_SECONDS = 1.0
 # Machines take half a minute to switch off, and operating systems minutes to shut down.
 _ORDER_SECONDS = {Power.ON: 90.0, Power.OFF: 90.0, Power.SHUT_DOWN: 300.0, Power.RESET: 90.0}
@@ -42,6 +44,8 @@ _MODES = {
     "UEFISecureBoot": sushy.BOOT_SOURCE_MODE_UEFI,
     "legacy": sushy.BOOT_SOURCE_MODE_BIOS,
 }
+# What sushy, which takes documents as they come, raises for those of another shape.
+_MALFORMED = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
 _CD, _ONCE = sushy.BOOT_SOURCE_TARGET_CD, sushy.BOOT_SOURCE_ENABLED_ONCE
 _KEPT = sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
 # What BMCs report for the virtual CD (docs/bmcs.md, Supermicro).
@@ -138,7 +142,8 @@ class RedfishMachine:
     def detach(self) -> Outcome:
         """As Provisioner says."""
         # A session that cannot be ended ends by itself.
-        with suppress(sushy.exceptions.SushyError):
+        with suppress(sushy.exceptions.SushyError, *_MALFORMED):
+            self._connection.limit(ANSWER_SECONDS)
             self._connection.close()
         return Done()
 
@@ -148,13 +153,13 @@ class RedfishMachine:
 
     def _do(self, purpose: str, act: Callable[[Any], Outcome], secret: str = "") -> Outcome:
         """Act on the system, and return what goes wrong as one line without the password and the ISO's URL."""
+        self._connection.limit(_CALL_SECONDS)
         try:
             return act(self._connection.open().get_system(self._address.system or None))
         except sushy.exceptions.SushyError as error:
             text, passing = causes.cause(error), causes.is_transient(error)
-        except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-            # sushy takes documents as they come.
-            text, passing = f"its answer is no Redfish document: {type(error).__name__}: {error}", False
+        except _MALFORMED as error:
+            text, passing = f"its answer is no Redfish document: {type(error).__name__}: {str(error)[:300]}", False
         # BMCs name the ISO with or without its server, and its path holds a token.
         for name in (secret, secret.split("/", 3)[-1]) if secret else ():
             text = text.replace(name, "ISO")

@@ -35,6 +35,7 @@ T = host_states.Trigger
 # Of the machine config server of a cluster of which only the API's name is known: plain HTTP.
 PORT = 22624
 VERSION = "3.2.0"
+LONGEST_NAME = 253
 
 
 def imported(engine: Engine, body: ImportParams, identity: str = "") -> Cluster:
@@ -46,8 +47,8 @@ def imported(engine: Engine, body: ImportParams, identity: str = "") -> Cluster:
             raise Conflict(f"cluster {identity} is registered already, with other parameters")
         return existing
     name = body.api_vip_dnsname
-    if not name or not all(HOSTNAME.fullmatch(part) for part in name.split(".")):
-        raise BadRequest(f"api_vip_dnsname {name[:80]!r} is no DNS name or address")
+    if len(name) > LONGEST_NAME or not HOSTNAME.fullmatch(name):
+        raise BadRequest(f"api_vip_dnsname {name[:80]!r} is no DNS name or IPv4 address")
     version = body.openshift_version or ""
     if version:
         releases.check_version(releases.chosen(engine.catalogue, version, ""), version)
@@ -110,11 +111,14 @@ def _content(url: str) -> str:
 
 def _pointer(engine: Engine, cluster: Cluster, host: Host) -> bytes:
     """Return the Ignition config that a host of this cluster is to begin with."""
+    source = {"source": join_url(cluster, host)}
+    config: dict[str, Any] = {"ignition": {"version": VERSION, "config": {"merge": [source]}}}
     if not cluster.imported:
-        return engine.store.file(cluster.id, f"{host.pool}.ign")
-    config: dict[str, Any] = {
-        "ignition": {"version": VERSION, "config": {"merge": [{"source": join_url(cluster, host)}]}}
-    }
+        pointer = engine.store.file(cluster.id, f"{host.pool}.ign")
+        if not host.machine_config_pool_name:
+            return pointer
+        config = hostignition.parse(pointer, f"{host.pool}.ign")
+        config["ignition"]["config"]["merge"] = [source]
     return json.dumps(config).encode()
 
 

@@ -174,8 +174,12 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
             host = replace(host, node_labels=_labels(body.node_labels))
         if body.fencing_credentials is not None:
             host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
-        if body.machine_config_pool_name is not None:
-            host = replace(host, machine_config_pool_name=body.machine_config_pool_name)
+        pool = body.machine_config_pool_name
+        if pool is not None:
+            # It becomes part of a URL (addinghosts.py).
+            if pool and not HOSTNAME.fullmatch(pool):
+                raise BadRequest(f"machine_config_pool_name {pool[:80]!r} is no name of a pool: {HOSTNAME.pattern}")
+            host = replace(host, machine_config_pool_name=pool)
         store.put_host(replace(host, updated_at=now_text()))
         engine.reconcile_host(store.host(infra_env_id, host_id))
     return store.host(infra_env_id, host_id)

@@ -94,9 +94,9 @@ class Feed(Records):
     def _position(self, mark: str, name: str, newest: int) -> tuple[int, int]:
         """Return (after which change to go on, with which the reader has begun). Raises Gone."""
         match = _MARK.fullmatch(mark)
-        if match is None or match[1] != name or int(match[2]) > newest:
+        after, begun = (int(match[2]), int(match[3] or 0)) if match else (0, 0)
+        if match is None or match[1] != name or max(after, begun) > newest:
             raise Gone("after: the mark is not of this service's feed; list everything anew, with an empty one")
-        after, begun = int(match[2]), int(match[3] or 0)
         forgotten = self._rows("SELECT seq FROM changes WHERE kind='forgotten'")
         if forgotten and max(after, begun) < forgotten[0][0]:
             raise Gone("after: the mark is too old; list everything anew, with an empty one")

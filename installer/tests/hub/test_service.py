@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import ssl
 import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 from urllib.error import HTTPError
 
@@ -16,6 +19,7 @@ from installer.assisted.client import AssistedClient
 from installer.assisted.enums import Stage
 from installer.assisted.errors import BadRequest, ClientError
 from installer.hub.service import HubClient, MarkTooOld
+from installer.rendezvous.api.handlers.hub import MOST_WAITING
 from installer.rendezvous.discovery.refusals import Refusals
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.service.rendezvous_kit import CLUSTER, wait_for
@@ -213,10 +217,39 @@ def test_the_feed_tells_what_changed_and_goes_on_after_a_restart(
     hub.delete_cluster(identity)
     gone = [(change["kind"], change["deleted"]) for change in hub.changes(later, 0).changes]
     assert sorted(gone) == [("cluster", True), ("host", True), ("infra_env", True)]
-    for wrong in ("x-1", "x", f"{mark.partition('-')[0]}-{10**17}"):
+    name = mark.partition("-")[0]
+    for wrong in ("x-1", "x", f"{name}-{10**17}", f"{name}-0-{10**17}"):
         with pytest.raises(MarkTooOld, match="anew"):
             hub.changes(wrong, 0)
     reader.close()
+
+
+def test_readers_of_the_feed_that_have_gone_keep_no_place(service: Standalone, hub: HubClient) -> None:
+    page = hub.changes("", 0)
+    # What others have begun is over.
+    while page.changes:
+        page = hub.changes(page.next, 3)
+    mark = page.next
+    context = ssl.create_default_context(cafile=str(service.ca))
+    path = f"/api/assisted-install/v2/changes?timeout=60&after={mark}"
+    request = f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {service.token('user')}\r\n\r\n".encode()
+    with ExitStack() as readers:
+        # One may find the place taken by whoever looks.
+        for _ in range(MOST_WAITING + 1):
+            sock = socket.create_connection(("127.0.0.1", service.port))
+            readers.enter_context(context.wrap_socket(sock, server_hostname="127.0.0.1")).sendall(request)
+        wait_for("all places to be taken", lambda: _has_no_place(hub, mark), 20)
+        # Nobody waits for what is there, nor without a time.
+        assert hub.changes(mark, 0) == ([], mark)
+    wait_for("places to be free again", lambda: not _has_no_place(hub, mark), 20)
+
+
+def _has_no_place(hub: HubClient, mark: str) -> bool:
+    try:
+        hub.changes(mark, 1)
+    except ClientError as error:
+        return error.status == 429
+    return False
 
 
 class Host:
@@ -306,7 +339,12 @@ def test_one_infra_envs_hosts_are_dealt_to_clusters_and_come_back(
     second.register()
     second.until("known")
     assert status_of(hub.install_host, infra_env, first.id) == 409
+    for pool in ("../worker", "in fra"):
+        assert status_of(hub.update_host, infra_env, second.id, {"machine_config_pool_name": pool}) == 400
+    hub.update_host(infra_env, second.id, {"machine_config_pool_name": "infra"})
     hub.install_host(infra_env, second.id)
+    pointer = hub.download(f"/clusters/{cluster}/downloads/files", {"file_name": f"worker-{second.id}.ign"})
+    assert json.loads(pointer)["ignition"]["config"]["merge"][0]["source"].endswith("/config/infra")
     second.poll()
     second.progress(Stage.STARTING, Stage.REBOOTING)
     # A hub sees what follows, so the service does not guess it.

@@ -24,8 +24,9 @@ from installer.rendezvous.resources.requests.params import boolean
 from installer.rendezvous.settings import Settings
 
 Response = web.StreamResponse
-# The most that one poll waits for changes, and what it waits then for further ones (s).
-LONGEST_WAIT, GATHERING = 60.0, 0.1
+# The most that one poll waits for changes, what it waits then for further ones, and how long a reader that has gone
+# keeps its place (s).
+LONGEST_WAIT, GATHERING, NOTICED = 60.0, 0.1, 1.0
 MOST_WAITING = 64
 BOOT_FILES = {"kernel": "vmlinuz", "initrd": "initrd.img", "rootfs": "rootfs.img"}
 
@@ -126,15 +127,17 @@ async def changes(service: Service, request: web.Request) -> Response:
     bell = service.bell
     rung = bell.next()
     found, mark = store.changes(mark)
-    if bell.waiting >= MOST_WAITING:
+    if not found and time.monotonic() < end and bell.waiting >= MOST_WAITING:
         raise TooMany(f"{MOST_WAITING} readers wait for changes already")
     bell.waiting += 1
     try:
         while not found and not bell.closed and (left := end - time.monotonic()) > 0:
             try:
-                await asyncio.wait_for(rung.wait(), left)
+                await asyncio.wait_for(rung.wait(), min(NOTICED, left))
             except TimeoutError:
-                break
+                if request.transport is None:
+                    break
+                continue
             # What changes together is read together.
             await asyncio.sleep(min(GATHERING, left))
             rung = bell.next()

@@ -1,6 +1,7 @@
+import json
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -102,6 +103,114 @@ def test_503_passes_and_silence_has_an_end(monkeypatch):
         server.shutdown()
     assert (busy.passing, dead.passing) == (True, False)
     assert "does not answer" in dead.message
+
+
+@contextmanager
+def web_server(answer):
+    """Run a server whose requests are handled by `answer(handler)`; yields its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            with suppress(OSError):
+                answer(self)
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def send(handler, document, status=200, location=""):
+    handler.send_response(status)
+    if location:
+        handler.send_header("Location", location)
+    handler.end_headers()
+    handler.wfile.write(json.dumps(document).encode())
+
+
+def root(systems="/redfish/v1/Systems", sessions="/sessions"):
+    return {
+        "Id": "root", "Name": "root", "RedfishVersion": "1.6.0", "UUID": "1",
+        "Systems": {"@odata.id": systems}, "Links": {"Sessions": {"@odata.id": sessions}},
+    }  # fmt: skip
+
+
+def test_a_connection_that_is_asked_to_close_is_not_used_again():
+    """A BMC that closes it without a word would break off the next request."""
+    connections = []
+
+    def answer(handler):
+        connections.append(handler.client_address)
+        handler.protocol_version, handler.close_connection = "HTTP/1.1", False
+        data = json.dumps(root() if handler.path == "/redfish/v1/" else {"Name": "none", "Members": []}).encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    with web_server(answer) as url:
+        machine(f"redfish+{url}").register()
+    assert len(connections) == len(set(connections)) > 1
+
+
+def test_a_login_goes_to_no_other_host():
+    """A BMC's links and redirections may lead anywhere."""
+    seen = []
+    with ExitStack() as stack:
+        other = stack.enter_context(web_server(lambda handler: (seen.append(handler.path), send(handler, {}))))
+        bmcs = {
+            "link": lambda handler: send(handler, root(f"{other}/link")),
+            "redirection": lambda handler: send(handler, {}, 307, f"{other}/redirection"),
+            "session": lambda handler: send(
+                handler, root(sessions=f"{other}/session"), 401 if "Systems" in handler.path else 200
+            ),
+            "session's redirection": lambda handler: (
+                send(handler, {}, 307, f"{other}/again")
+                if handler.command == "POST"
+                else send(handler, root(), 401 if "Systems" in handler.path else 200)
+            ),
+        }
+        for name, answer in bmcs.items():
+            url = stack.enter_context(web_server(answer))
+            outcome = machine(f"redfish+{url}").register()
+            expected = "(401)" if "session" in name else "refers to another host"
+            assert isinstance(outcome, Failed), name
+            assert expected in outcome.message, name
+    assert not seen
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda handler: trickle(handler, b"HTTP/1.1 200 OK\r\nX-Long: "),
+        lambda handler: trickle(handler, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;"),
+        lambda handler: send(handler, root(handler.path + "x")),
+    ],
+    ids=["head", "chunk", "documents"],
+)
+def test_a_call_has_an_end_whatever_comes(answer, monkeypatch):
+    monkeypatch.setattr("installer.hub.baremetal.redfish.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("installer.hub.baremetal.redfish.ANSWER_SECONDS", 0.4)
+    monkeypatch.setattr("installer.hub.baremetal.redfish._CALL_SECONDS", 0.0)
+    begin = time.monotonic()
+    with web_server(answer) as url:
+        outcome = machine(f"redfish+{url}").register()
+    assert isinstance(outcome, Failed)
+    assert time.monotonic() - begin < 3.0
+
+
+def trickle(handler, head):
+    handler.wfile.write(head)
+    end = time.monotonic() + 5.0
+    while time.monotonic() < end:
+        handler.wfile.write(b"a")
+        time.sleep(0.1)
 
 
 def test_who_holds_an_account_shows_none():
