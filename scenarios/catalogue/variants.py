@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from ipaddress import ip_address
 from random import Random
 from typing import Any, get_args
@@ -237,11 +238,11 @@ def _external_platform(topology: Topology) -> Topology:
     return msgspec.structs.replace(_none_platform(topology), platform="external", load_balancer=len(topology.nodes) > 1)
 
 
-def _workers(topology: Topology) -> Topology:
-    """Add two workers, with the addresses after those that there are."""
+def _workers(topology: Topology, number: int = WORKERS) -> Topology:
+    """Add workers, two unless it is said, with the addresses after those that there are."""
     count, last = len(topology.nodes), topology.nodes[-1]
     more = []
-    for index in range(WORKERS):
+    for index in range(number):
         mac = f"52:54:00:6e:30:{count + index:02x}"
         addresses = tuple(str(ip_address(text) + 1 + index) for text in topology.known_addresses(last))
         worker = NodeSpec(
@@ -361,7 +362,8 @@ VARIANTS = FEATURES | {
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
-    **{name: Variant() for name in ("killed", "late_binding", "by_hand")},
+    **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed")},
+    **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},
     **{row.name: Variant(machines=_wanted(row)) for row in ROWS},

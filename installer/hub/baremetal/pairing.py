@@ -190,11 +190,20 @@ def _handed_over(bmh: Json, agent: Json | None) -> dict[str, str | None]:
 def _image(bmh: Json, infra_env: Json, agent: Json | None, is_quiet: bool) -> Json:
     """Return the change of the image: a new one goes in only after the old one is out."""
     url, has = iso_url(infra_env), image_url(bmh)
+    if has and _awaits_reboot(bmh, agent):
+        return {"image": None}
     if not url or has == url or not is_quiet or is_installing(agent):
         return {}
     if host_of(bmh).state is State.AVAILABLE:
         return {"image": {"url": url, "format": "live-iso"}, "online": True}
     return {"image": None} if has else {}
+
+
+def _awaits_reboot(bmh: Json, agent: Json | None) -> bool:
+    """Return whether a host has not been booted since its Agent waits for that to leave its cluster."""
+    started = (((bmh.get("status") or {}).get("operationHistory") or {}).get("provision") or {}).get("start") or ""
+    since = str(condition(agent or {}, "Bound").get("lastTransitionTime") or "")
+    return is_unbinding(agent) and host_of(bmh).state is State.PROVISIONED and started < since
 
 
 def iso_url(infra_env: Json) -> str:

@@ -123,6 +123,17 @@ def test_power_is_handed_over_at_the_reboot_and_back_when_the_host_is_unbound():
     assert DETACHED not in str(pairing.bmh_change(managed, env(URL), agent(stage="Done"), is_quiet=True))
 
 
+def test_a_host_that_leaves_a_cancelled_installation_boots_once_more():
+    """It is not detached before its reboot: one boot since the Agent waits for it is enough."""
+    leaving = agent(stage="Waiting for bootkube", bound="UnbindingPendingUserAction")
+    leaving["status"]["conditions"][0]["lastTransitionTime"] = "2026-11-28T16:03:59Z"
+    host = bmh(state="provisioned", image={"url": URL})
+    for booted, image in (("2026-11-28T16:03:42Z", None), ("2026-11-28T16:04:08Z", "kept")):
+        host["status"]["operationHistory"] = {"provision": {"start": booted, "end": None}}
+        assert image_of(host, env(), leaving) == image
+    assert image_of(host, env(), agent(stage="Waiting for bootkube")) == "kept"
+
+
 def test_disks_are_chosen_by_hints_and_never_any_without_a_fit():
     disks = [
         {"id": name, "byPath": f"/dev/disk/by-path/{name}", "sizeBytes": size << 30, "driveType": kind,
