@@ -4,7 +4,6 @@ import os
 import shutil
 import socket
 import subprocess
-import threading
 from importlib import resources
 from pathlib import Path
 
