@@ -120,7 +120,6 @@ _REGISTRY_KINDS: Sequence[tuple[re.Pattern[str], Callable[[_Found], str]]] = (
     (re.compile(r"registry at \S+ does not answer"), _silent_registry),
     (re.compile(rf"dial tcp \S+: (?:connect: )?{_NO_ANSWER}|no answer from its registry"), _silent_registry),
 )
-_MIRRORS = "(Mirrors also failed: "
 _REGISTRY = re.compile(
     r"(?:docker://|https?://(?=[^/\s]+/v2/)|registry |[\[(]|; |image | in )"
     r'(\[[\da-fA-F:]+\](?::\d+)?|(?:[\w-]+\.)*[\w-]+(?::\d+)?)(?=/[\w./@:-]+|: |[\s,;")\]]|$)'

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 from importlib import resources
 from pathlib import Path
 
@@ -363,6 +364,30 @@ def test_the_cause_of_a_failed_pull_comes_first(tmp_path, reason, cause):
         ("DNS server", "r.example ", "The certificate of r.example ", "The proxy at 192.0.2.5:3128 ")
     )
     assert ("out of date" in cause) == ("out of date" in line)
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_dns_servers_that_do_not_answer_are_named_before_podman_does(tmp_path, alive):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/resolv.conf").write_text("search x.example\nnameserver 127.0.0.2\nnameserver 127.0.0.1\n")
+    with socket.socket(type=socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        questions = []
+
+        def serve() -> None:
+            question, peer = server.recvfrom(512)
+            questions.append(question)
+            server.sendto(question[:2] + b"\x81\x85" + question[4:], peer)  # REFUSED is an answer, too
+
+        if alive:
+            threading.Thread(target=serve, daemon=True).start()
+        output = look_at_the_status(tmp_path, "", DNS_PORT=str(server.getsockname()[1]))
+    expected = "" if alive else "install-status: DNS server 127.0.0.2 does not answer, nor does 127.0.0.1\n"
+    assert output == expected
+    if alive:
+        assert questions == [bytes.fromhex("1234 0100 0001 0000 0000 0000 00 0002 0001")]
+    else:
+        assert remedies.remedy(output, Places()).startswith("DNS server 127.0.0.2 does not answer: ")
 
 
 def test_the_mirrors_cause_comes_before_the_sources(tmp_path):
