@@ -28,16 +28,16 @@ class Slip:
 
 
 def _digits(mac: str, other: str) -> int:
-    """Return in how many digits they differ; 0 where it is no slip of the hand."""
+    """Return the number of digits in which they differ, 0 where it is no slip of the hand."""
     same_form = len(mac) == len(other) == _LENGTH
     count = sum(a != b for a, b in zip(mac, other, strict=True)) if same_form else 0
     return count if count in _WORDS else 0
 
 
 def difference(mac: str, other: str) -> str:
-    """Say in how many digits the one may be the other mistyped ("one digit differs"); empty where it is no such slip.
+    """Return in words how much a mistyped MAC address differs from the right one ("one digit differs").
 
-    Both in lower case with colons.
+    Empty where they are equal or differ in more than a slip. Both in lower case with colons.
     """
     return _WORDS.get(_digits(mac, other), "")
 

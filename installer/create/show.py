@@ -54,7 +54,6 @@ def described(directory: Path) -> dict[str, Any]:
     networking, platform = install.networking, install.platform
     vips = platform.with_vips
     balancer = getattr(vips, "load_balancer", None)
-    file, path = inputs.hosts_place
     return {
         "version": VERSION,
         "source": "configs" if inputs.manifests is None else "manifests",
@@ -84,7 +83,7 @@ def described(directory: Path) -> dict[str, Any]:
         "mirrors": [{"source": entry.source, "mirrors": list(entry.mirrors)} for entry in install.sources],
         "diskEncryption": _disk_encryption(inputs),
         "fencing": _fencing(install),
-        "hosts": [_host(host, file, f"{path}[{index}]") for index, host in enumerate(inputs.hosts)],
+        "hosts": [_host(host, *inputs.host_place(index)) for index, host in enumerate(inputs.hosts)],
         "defaulted": [*_defaulted(files, inputs)],
         "contradictions": [redact(line) for line in inputs.contradictions],
     }

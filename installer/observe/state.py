@@ -175,7 +175,7 @@ def _read(path: Path, what: str, limit: int = LARGEST) -> str:
 
 
 def load(directory: Path, *, with_password: bool) -> Inputs:
-    """Read the state, checks that auth/kubeconfig is there, and with ``with_password`` auth/kubeadmin-password.
+    """Read the state, check that auth/kubeconfig is there, and with ``with_password`` auth/kubeadmin-password.
 
     Raises StateError with one sentence on what is missing or damaged.
     """

@@ -45,8 +45,8 @@ _NOT_FOUND = re.compile(
 
 def explain(image: str, text: str) -> ReleaseError:
     """Return the error of this program for skopeo's message, by which the user sees what to do."""
-    # With mirrors skopeo nests: one "[mirror: cause]" each, and the source's own cause last.
-    text = " ".join(text.split())
+    # With mirrors skopeo nests: one "[mirror: cause]" each, and the source's own cause last, which may be another.
+    text = _cause(" ".join(text.split()))
     for pattern, kind, gist in (
         (_REJECTED, PullSecretRejected, "the registry rejected the pull secret"),
         (
@@ -58,16 +58,19 @@ def explain(image: str, text: str) -> ReleaseError:
         (_UNREACHABLE, RegistryUnreachable, "no registry that holds it could be reached"),
     ):
         if pattern.search(text):
-            return kind(image, f"cannot read image {image}: {gist} ({_cause(text)})")
-    return ReleaseError(image, f"cannot read image {image}: {_cause(text)}")
+            return kind(image, f"cannot read image {image}: {gist} ({_shortened(text)})")
+    return ReleaseError(image, f"cannot read image {image}: {_shortened(text)}")
 
 
-def _cause(text: str, limit: int = 400) -> str:
+def _cause(text: str) -> str:
     """Return the core of skopeo's text: each mirror's repository and reason, or else the only registry's reason."""
     mirrors = re.findall(r"\[(\S+?)(?:@\S+)?: ((?:[^\[\]]|\[[^\[\]]*\])*)\]", text)
     reasons = [f"{repository}: {_reason(cause)}" for repository, cause in mirrors] or [_reason(text)]
-    short = "; ".join(reasons)
-    return short if len(short) <= limit else short[: limit - 3] + "..."
+    return "; ".join(reasons)
+
+
+def _shortened(text: str, limit: int = 400) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _reason(text: str) -> str:

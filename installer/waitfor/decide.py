@@ -311,19 +311,19 @@ def _at(field: str) -> str:
 
 
 def _switched_off(field: str, *, yet: bool) -> str:
-    """Return the end of a line: the remedy, where the field of the host's MAC address can be named."""
+    """Return the end of a line about a missing host: the remedy, where the field of its MAC address is known."""
     return ": switch it on with the image, or correct its MAC address" if field and yet else ""
 
 
 def _mistyped(expected: Expected, hosts: Sequence[HostSeen]) -> dict[frozenset[str], str]:
-    """Return ends of lines by missing hosts' MAC addresses: the host that nobody described and that may be it, since
-    its own MAC address differs in a digit or two."""
+    """Return ends of lines about missing hosts, by their MAC addresses: each names the host that has registered with
+    nearly the same MAC address, and that the configuration does not describe."""
     registered = {mac for host in hosts for mac in host.macs}
-    missing_ones = [macs for _, macs, _ in expected.described() if not macs & registered]
+    absent = [macs for _, macs, _ in expected.described() if not macs & registered]
     strangers = _strangers(expected, hosts)
     return {
-        missing_ones[index]: f"; {strangers[slip.stranger].name} registered with {slip.mac}, {slip.words}: {MISTYPED}"
-        for index, slip in mistyped(missing_ones, [host.macs for host in strangers]).items()
+        absent[index]: f"; {strangers[slip.stranger].name} registered with {slip.mac}, {slip.words}: {MISTYPED}"
+        for index, slip in mistyped(absent, [host.macs for host in strangers]).items()
     }
 
 

@@ -79,6 +79,13 @@ class Inputs:
             return names.NMSTATE, "hosts"
         return INSTALL_CONFIG_FILE, "platform.baremetal.hosts"
 
+    def host_place(self, index: int) -> tuple[str, str]:
+        """Return the file that has a host's MAC addresses, and the path in it: an NMStateConfig is a document."""
+        file, path = self.hosts_place
+        if file == names.NMSTATE or 0 < len(self.agent.hosts) <= index:
+            return names.NMSTATE, "spec.interfaces"
+        return file, f"{path}[{index}]"
+
 
 def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     """Return the validated inputs, network configs too; `target` is for messages.

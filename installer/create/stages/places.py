@@ -16,8 +16,7 @@ from installer.manifests import files as names
 
 def places(inputs: Inputs) -> dict[str, Any]:
     """Return each field as FILE: PATH, in the form of `observe.state.Places`."""
-    file, path = inputs.hosts_place
-    hosts = [f"{file}: {path}[{index}]" for index in range(len(inputs.hosts))]
+    hosts = [": ".join(inputs.host_place(index)) for index in range(len(inputs.hosts))]
     # Networks of manifests are in documents of their own.
     networks = [f"{place}.networkConfig" for place in hosts]
     if Path(names.NMSTATE).name in (inputs.manifests or {}):

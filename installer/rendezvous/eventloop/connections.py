@@ -48,7 +48,7 @@ class Connection(asyncio.Protocol):
         self._http.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """Return the peer will send nothing more."""
+        """Note that the peer will send nothing more."""
         return None if self._http is None else self._http.eof_received()
 
     def pause_writing(self) -> None:

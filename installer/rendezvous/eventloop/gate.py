@@ -100,7 +100,7 @@ class _Address:
 class Gate:
     """Accepts connections for an HTTP server; ``protocol`` makes the protocol of one.
 
-    ``url``: with TLS, the address that whoever speaks plain HTTP is told.
+    ``url``: the address, with TLS, in the answer to plain HTTP.
     """
 
     def __init__(

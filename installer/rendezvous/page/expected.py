@@ -30,7 +30,7 @@ def listed_hosts(image: Sequence[ExpectedHost], infra_envs: Iterable[InfraEnv]) 
 
 
 def ranks(listed: Sequence[ExpectedHost], hosts: Sequence[Host]) -> list[int]:
-    """Return each host's place on the page: as the inputs list them, then those that they do not list as they came."""
+    """Return each host's place on the page: first those of the inputs in their order, then others as they came."""
     place = {mac: index for index, entry in reversed(list(enumerate(listed))) for mac in entry.macs}
     own = ([place[mac] for mac in macs_of(host) if mac in place] if listed else [] for host in hosts)
     return [min(places, default=len(listed) + index) for index, places in enumerate(own)]

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import yaml
 
+from installer.config.state import FILE as STATE_FILE
 from installer.create.stages.check import check
 from installer.create.stages.places import places
 from installer.create.stages.read import read
@@ -74,7 +75,14 @@ def test_values_of_manifests_lead_back_to_manifests(tmp_path: Path, monkeypatch:
     write(tmp_path)
     monkeypatch.setenv(RELEASE_OVERRIDE, f"127.0.0.1:1/a@sha256:{'0' * 64}")
     assert create("cluster-manifests", tmp_path) == 0
+    (tmp_path / STATE_FILE).unlink()  # it has agent-config.yaml
     found = found_in(tmp_path)
+    assert found.hosts == ["cluster-manifests/nmstateconfig.yaml: spec.interfaces"] * 3
     assert found.dns["fd00::2"] == ["cluster-manifests/nmstateconfig.yaml: spec.config.dns-resolver"]
     assert set(found.mirrors.values()) == {"mirror/registries.conf"}
     assert (found.pull_field, found.proxy) == ("cluster-manifests/pull-secret.yaml", "cluster-manifests/infraenv.yaml")
+    # agent-config.yaml may add to some of the hosts, and lists no others.
+    host = {"hostname": "host-0", "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:00"}]}
+    agent = {"apiVersion": "v1beta1", "kind": "AgentConfig", "metadata": {"name": "ostest"}, "hosts": [host]}
+    (tmp_path / "agent-config.yaml").write_text(text({**agent, "rendezvousIP": "192.168.111.81"}))
+    assert found_in(tmp_path).hosts == ["agent-config.yaml: hosts[0]", *found.hosts[1:]]

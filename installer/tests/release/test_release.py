@@ -99,6 +99,9 @@ def test_errors_of_skopeo_become_one_line(text, kind, says):
     assert says in str(error)
     assert "\n" not in str(error)
     assert "m.example/x: " in str(error)
+    # Of a source that is tried after the mirrors nothing is said.
+    after = explain("a.example/x@sha256:00", MIRROR.format(text).rpartition("pinging")[0] + "unauthorized: no login")
+    assert (type(after), str(after)) == (kind, str(error))
 
 
 @pytest.fixture(scope="module")
