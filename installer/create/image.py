@@ -14,6 +14,7 @@ from installer.config.types.install import InstallConfig
 from installer.create.outputs import Outputs
 from installer.create.prefetch import Prefetched
 from installer.create.stages.check import Inputs, check
+from installer.create.stages.places import cause_first
 from installer.create.stages.read import read
 from installer.create.stages.render import kernel_arguments, live_inputs
 from installer.create.stages.resolve import TARGET, Payload, architecture, resolve_payload
@@ -43,9 +44,10 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
     inputs = check(files, TARGET)
     minimal = minimal_iso(inputs)
 
-    payload = resolve_payload(
-        inputs.install, IMAGE_VARIABLES.values(), want_rootfs=minimal is not None and minimal.published
-    )
+    with cause_first(inputs):
+        payload = resolve_payload(
+            inputs.install, IMAGE_VARIABLES.values(), want_rootfs=minimal is not None and minimal.published
+        )
     secrets = secrets_for(
         files.state,
         inputs.rendezvous_ip,

@@ -15,6 +15,7 @@ from installer.config.state import INSTALL_CONFIG, MANIFESTS, MIRROR, State
 from installer.create.image import BOOT_ARTIFACTS, OWN_ARTIFACTS
 from installer.create.outputs import Outputs
 from installer.create.stages.check import Inputs, check
+from installer.create.stages.places import cause_first
 from installer.create.stages.read import InputFiles, read
 from installer.create.stages.render import kernel_arguments, live_inputs, manifest_files
 from installer.create.stages.resolve import (
@@ -120,7 +121,8 @@ def pxe_files(directory: Path) -> None:
     target = "Agent Installer PXE Files"
     files = read(directory, target)
     inputs = check(files, target)
-    payload = resolve_payload(inputs.install, IMAGE_VARIABLES.values())
+    with cause_first(inputs):
+        payload = resolve_payload(inputs.install, IMAGE_VARIABLES.values())
     secrets = _secrets(files, inputs)
     live = live_inputs(inputs, payload.release, secrets, console=bool(payload.agent_files))
     changes = LiveChanges(live_config(live), kernel_arguments(inputs.install), payload.agent_files)

@@ -120,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
     kubectl = command("kubectl", _kubectl, "run kubectl against the cluster that was deployed in a lab, or its hub")
     kubectl.add_argument("--hub", action="store_true", help="the lab's hub, also where there is a cluster")
     kubectl.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="kubectl's arguments")
-    shot = command("shot", _shot, "take a picture of a machine's screen")
+    shot = command("shot", _shot, "take a picture of a virtual machine's screen")
     shot.add_argument("node", metavar="NODE", help=node)
     shot.add_argument("file", type=Path, metavar="FILE", help="PNG file to write")
     collect = command("collect", _collect, "gather logs, screens and journals of a lab")

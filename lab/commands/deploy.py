@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import get_args
 
@@ -230,6 +229,7 @@ class _Installation:
             for label, lines in (("lab", self.notes), ("adapted", self.adapted)):
                 for line in lines:
                     print(f"{label:<10} {line}")
+            _pass_on()
         if image is None:
             work.create_image()
         work.boot(image=image)
@@ -238,6 +238,7 @@ class _Installation:
         self.lab.note_cluster("installing")
         if not self.as_json:
             places.tell_cluster(records.read(self.lab.id))
+            _pass_on()
         work.wait()
         self.lab.note_cluster("installed")
 
@@ -291,13 +292,17 @@ class _Installation:
         print(f"evidence   {self.lab.artifacts}")
 
 
+def _pass_on() -> None:
+    """Flush what was printed, which a pipe would have at the end only. An installation goes on without a reader, and
+    says at its end that there is none."""
+    with suppress(OSError):
+        sys.stdout.flush()
+
+
 def _progress(
     arguments: argparse.Namespace, topology: Topology, expected: float | None
 ) -> AbstractContextManager[liveview.LiveView | None]:
-    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose; lines of
-    standard output come as they are printed, through a pipe too."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
+    """Choose how the deployment is shown: compact on a terminal, as a log elsewhere and with --verbose."""
     logging.getLogger().setLevel(logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))

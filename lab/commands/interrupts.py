@@ -28,11 +28,11 @@ def announced(consequence: Callable[[], str]) -> Iterator[None]:
         raise Interrupted(number)
 
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    minded = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in minded:
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in handled:
         signal.signal(number, interrupt)
     try:
         yield
     finally:
-        for number in minded:
+        for number in handled:
             signal.signal(number, before[number])

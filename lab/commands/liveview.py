@@ -260,8 +260,8 @@ def _coloured(warning: _Warning) -> Text:
 
 
 def of(topology: Topology, expected: float | None, *, verbose: bool) -> AbstractContextManager[LiveView | None]:
-    """Return the view of work on a lab where stderr is a terminal that can show it, and no log is asked for; else
-    nothing's."""
+    """Return the view of work on a lab where stderr is a terminal that can show it, and no log is asked for; elsewhere
+    a context that shows nothing."""
     if verbose or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return nullcontext()
     count = len(topology.nodes)

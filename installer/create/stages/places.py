@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE
 from installer.config.rules.agent import static_addresses
 from installer.config.types.agent import Host
 from installer.config.values import check
 from installer.create.stages.check import Inputs
+from installer.errors import AssetError
 from installer.manifests import files as names
+from installer.observe.state import Places
+from installer.waitfor import remedies
+
+log = logging.getLogger(__name__)
 
 
 def places(inputs: Inputs) -> dict[str, Any]:
@@ -39,6 +48,18 @@ def places(inputs: Inputs) -> dict[str, Any]:
         "trustBundle": f"{INSTALL_CONFIG_FILE}: additionalTrustBundle" if configs else names.CA_BUNDLE,
         "proxy": f"{INSTALL_CONFIG_FILE}: proxy" if configs else names.INFRA_ENV,
     }
+
+
+@contextmanager
+def cause_first(inputs: Inputs) -> Iterator[None]:
+    """Warn of the cause of a release that cannot be read, with its field and remedy, before the error is raised on:
+    there it stands at the end."""
+    try:
+        yield
+    except AssetError as error:
+        if cause := remedies.remedy(str(error.__cause__), msgspec.convert(places(inputs), Places)):
+            log.warning("%s", cause)
+        raise
 
 
 def _dns_servers(host: Host) -> Iterator[str]:

@@ -224,6 +224,14 @@ def test_failures_are_one_fatal_line_and_change_nothing(directory, capsys, name,
     untouched(directory)
 
 
+def test_the_cause_of_a_release_that_cannot_be_read_comes_first_with_its_field(directory, capsys):
+    broken(directory, "install-config.yaml", "pullSecret", '{"auths":{"a":{"auth":"eDp5"}}}')
+    assert create(directory) == 1
+    *_, cause, fatal = capsys.readouterr().err.splitlines()
+    assert fatal.startswith("level=fatal")
+    assert " rejects the pull secret (install-config.yaml: pullSecret): it needs valid credentials" in cause
+
+
 def test_a_base_iso_that_is_no_iso(directory, tmp_path, monkeypatch, capsys):
     (tmp_path / "fake.iso").write_bytes(b"x" * 70000)
     monkeypatch.setenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", str(tmp_path / "fake.iso"))

@@ -5,8 +5,6 @@ import json
 import logging
 import re
 import signal
-import sys
-from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -14,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from lab import topology
-from lab.commands import deploy, interrupts, liveview
+from lab.commands import interrupts, liveview
 
 log = logging.getLogger("lab.test")
 
@@ -99,14 +96,6 @@ def test_output_to_a_file_goes_there(capsys):
     with liveview.LiveView("t", None, console=Console(file=io.StringIO(), force_terminal=True)):
         print("console    https://x")
     assert capsys.readouterr().out == "console    https://x\n"
-
-
-def test_a_line_of_a_deployment_comes_through_a_pipe_at_once(monkeypatch):
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    deploy._progress(Namespace(verbose=True), topology.sno(), None)
-    print("page       https://x")
-    assert sys.stdout.buffer.getvalue() == b"page       https://x\n"
 
 
 def test_other_handlers_come_back():

@@ -8,7 +8,7 @@ import tempfile
 import pytest
 
 from lab import topology
-from lab.commands import cli
+from lab.commands import cli, deploy
 from lab.host import records
 from lab.layout import Layout
 
@@ -112,3 +112,17 @@ def test_who_may_not_is_told_who_may(tmp_path, monkeypatch, capsys):
     finally:
         os.seteuid(0)
     assert capsys.readouterr().err.endswith("\nnode0-lab: also, labs belong to root: run it as root\n")
+
+
+def test_a_deployments_lines_come_through_a_pipe_at_once_and_its_reader_may_go(monkeypatch):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        print("page")
+        deploy._pass_on()
+        assert os.read(reading, 99) == b"page\n"
+        os.close(reading)
+        print("console")
+        deploy._pass_on()
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), writing)

@@ -250,6 +250,20 @@ def test_no_password_is_on_the_page_or_in_the_summary(place, tmp_path):
         assert "pa55word" not in text
 
 
+def test_what_is_run_is_noted_without_a_password(tmp_path):
+    record.note(tmp_path, {record.COMMAND: "node0-lab deploy DIR --release http://user:pa55word@r.lab/x"})
+    assert "pa55word" not in (tmp_path / record.ABOUT).read_text()
+
+
+def test_a_summary_stays_below_what_github_takes(failed, monkeypatch, tmp_path):
+    report.write(failed)
+    (tmp_path / "github").write_text("x" * 899_990)
+    monkeypatch.setenv(summary.GITHUB, str(tmp_path / "github"))
+    for _ in range(2):
+        summary.publish(failed)
+        assert (tmp_path / "github").stat().st_size == 900_000
+
+
 def test_a_summary_that_nobody_takes_fails_no_run(failed, monkeypatch, tmp_path, caplog):
     """A cluster was installed, and the command ended with 1."""
     report.write(failed)
