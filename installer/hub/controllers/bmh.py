@@ -147,7 +147,9 @@ class BareMetalHostController:
             wait = self._stale_seconds(infra_env)
         elif name:
             problem = f"InfraEnv {name}, which the label {INFRA_ENV_LABEL} names, is not in namespace {key.namespace}"
-        change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None)
+        live = annotations_of(bmh).get(pairing.LIVE, "")
+        is_lost = bool(live) and self._agents.get(Key(key.namespace, live)) is None
+        change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None, is_lost=is_lost)
         if change:
             bmh = self._hub.patch(BARE_METAL_HOST, bmh, change)
         if agent is not None and not is_deleted(agent):
