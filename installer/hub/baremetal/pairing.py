@@ -38,6 +38,8 @@ REMOVE_ON_DELETE, KEEP_MANAGED = (
     f"{_BMAC}/remove-agent-and-node-on-delete",
     f"{_BMAC}/allow-provisioned-host-management",
 )
+# The Agent of the live system that a host runs.
+LIVE = f"{_BMAC}/agent"
 BY_US = "assisted-service-controller"
 COPIED = {
     f"{_BMAC}/role": "role",
@@ -122,8 +124,9 @@ def _is_handed_over(agent: Json | None) -> bool:
     return stage(agent) in _HANDED_OVER and _state(agent) in ("", *_INSTALLING, *_ENDED) and not is_unbinding(agent)
 
 
-def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quiet: bool) -> Json:
-    """Return what a host gets from its InfraEnv and for its Agent; `is_quiet`: the image is that of the inputs."""
+def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quiet: bool, is_lost: bool = False) -> Json:
+    """Return what a host gets from its InfraEnv and for its Agent; `is_quiet`: the image is that of the inputs,
+    `is_lost`: the Agent of its live system is deleted, and that does not register again by itself."""
     metadata = _finalizers(bmh)
     if not labels_of(bmh).get(INFRA_ENV):
         return {"metadata": metadata} if metadata else {}
@@ -137,11 +140,23 @@ def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quie
         if spec_of(bmh).get("automatedCleaningMode") != DISABLED:
             spec["automatedCleaningMode"] = DISABLED
         spec |= _image(bmh, infra_env, agent, is_quiet)
+        if is_lost and host_of(bmh).state is State.PROVISIONED:
+            spec["image"], annotations[LIVE] = None, None
+    annotations |= _live(bmh, agent)
     if is_unbinding(agent) and DETACHED in annotations_of(bmh):
         spec["image"] = None
     if annotations:
         metadata["annotations"] = annotations
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
+
+
+def _live(bmh: Json, agent: Json | None) -> dict[str, str | None]:
+    has = annotations_of(bmh).get(LIVE)
+    if _is_handed_over(agent):
+        return {LIVE: None} if has else {}
+    if agent is None or is_deleted(agent) or is_unbinding(agent) or has == key_of(agent).name:
+        return {}
+    return {LIVE: key_of(agent).name}
 
 
 def _finalizers(bmh: Json) -> Json:

@@ -147,7 +147,10 @@ class BareMetalHostController:
             wait = self._stale_seconds(infra_env)
         elif name:
             problem = f"InfraEnv {name}, which the label {INFRA_ENV_LABEL} names, is not in namespace {key.namespace}"
-        change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None)
+        live = Key(key.namespace, annotations_of(bmh).get(pairing.LIVE, ""))
+        # After a start the cache of Agents may be older than that of hosts; a boot breaks an installation off.
+        is_lost = bool(live.name) and not self._agents.get(live) and not self._hub.api.get(AGENT, live)
+        change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None, is_lost=is_lost)
         if change:
             bmh = self._hub.patch(BARE_METAL_HOST, bmh, change)
         if agent is not None and not is_deleted(agent):

@@ -134,6 +134,19 @@ def test_a_host_that_leaves_a_cancelled_installation_boots_once_more():
     assert image_of(host, env(), agent(stage="Waiting for bootkube")) == "kept"
 
 
+def test_a_live_host_whose_agent_is_deleted_boots_again_and_an_installed_one_does_not():
+    host = bmh(state="provisioned", image={"url": URL})
+    change = pairing.bmh_change(host, env(), agent(), is_quiet=True)
+    assert change["metadata"]["annotations"][pairing.LIVE] == "agent"
+    host["metadata"]["annotations"][pairing.LIVE] = "agent"
+    change = pairing.bmh_change(host, env(), None, is_quiet=True, is_lost=True)
+    assert (change["spec"]["image"], change["metadata"]["annotations"][pairing.LIVE]) == (None, None)
+    change = pairing.bmh_change(host, env(), agent(stage="Rebooting"), is_quiet=True)
+    assert change["metadata"]["annotations"][pairing.LIVE] is None
+    host["metadata"]["annotations"][DETACHED] = pairing.BY_US
+    assert "image" not in pairing.bmh_change(host, env(), None, is_quiet=True, is_lost=True).get("spec", {})
+
+
 def test_disks_are_chosen_by_hints_and_never_any_without_a_fit():
     disks = [
         {"id": name, "byPath": f"/dev/disk/by-path/{name}", "sizeBytes": size << 30, "driveType": kind,

@@ -10,6 +10,7 @@ import pytest
 
 from installer.assisted.auth import Scheme
 from installer.assisted.endpoint import endpoint
+from installer.hub.baremetal.pairing import LIVE
 from installer.hub.controllers.bmh import BareMetalHostController
 from installer.hub.kube.kinds import AGENT, BARE_METAL_HOST, EVENT, HARDWARE_DATA, INFRA_ENV, SECRET, Key
 from installer.hub.kube.manager import Manager
@@ -155,6 +156,12 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     wait_for("deprovisioning", lambda: "Deprovisioning" in seen(api)[2].values())
     again = until(api, "provisioned")
     assert not again["metadata"]["annotations"].keys() & {paused, "baremetalhost.metal3.io/detached"}
+    # The Agent of its live system is deleted: the same, once more.
+    agent(api)
+    wait_for("pairing", lambda: LIVE in api.get(BARE_METAL_HOST, Key("ns", "a"))["metadata"]["annotations"])
+    api.delete(AGENT, Key("ns", "agent-0"))
+    wait_for("deprovisioning", lambda: "Deprovisioning" in seen(api)[2].values())
+    assert LIVE not in until(api, "provisioned")["metadata"]["annotations"]
     api.delete(BARE_METAL_HOST, Key("ns", "a"))
     wait_for("deletion", lambda: api.get(BARE_METAL_HOST, Key("ns", "a")) is None)
     assert bmc.machine().register().powered is False
