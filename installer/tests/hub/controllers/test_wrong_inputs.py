@@ -116,6 +116,18 @@ def test_a_network_of_which_no_profile_can_be_made_is_named(world):
     world.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
 
 
+def test_a_cluster_deployment_that_names_no_install_any_more_can_be_deleted(world):
+    key = world.cluster("loosened")
+    identity = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
+    world.change(CLUSTER_DEPLOYMENT, key, clusterInstallRef=None)
+    told(world, ACI, key, "names another AgentClusterInstall")
+    world.api.delete(CLUSTER_DEPLOYMENT, key)
+    world.gone((CLUSTER_DEPLOYMENT, key))
+    world.api.delete(ACI, key)  # the garbage collector's part
+    world.gone((ACI, key))
+    assert world.user.find_cluster(identity) is None
+
+
 def test_a_spec_that_changes_after_the_start_is_refused_and_the_installation_goes_on(world):
     key, machine = world.cluster("begun"), Machine(1, Network())
     world.change(ACI, key, holdInstallation=True)
