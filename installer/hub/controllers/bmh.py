@@ -228,7 +228,11 @@ class BareMetalHostController:
         login = self._login(bmh)
         step = plan(wanted, host, credentials_of(bmh, login.version))
         pause, generation = self._pauses.get(key), bmh["metadata"].get("generation")
-        if pause and pause.depends == (wanted, host, login, generation) and (left := pause.until - time.monotonic()) > 0:
+        if (
+            pause
+            and pause.depends == (wanted, host, login, generation)
+            and (left := pause.until - time.monotonic()) > 0
+        ):
             conditions = conditions_of(host, why=pause.why, problem=pairing_problem)
             self._hub.write_status(BARE_METAL_HOST, bmh, status_of(bmh, host, conditions, self._hub.now()))
             return left
