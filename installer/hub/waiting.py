@@ -73,10 +73,8 @@ def judge_deployment(obj: Json) -> Verdict:
 
 def judge_infra_env(obj: Json) -> Verdict:
     """Judge an InfraEnv."""
-    sentences = list(_sentences(obj))
-    if _is(obj, "ImageCreated", "True"):
-        return Verdict(done=True, sentences=[*sentences, str((obj.get("status") or {}).get("isoDownloadURL", ""))])
-    return Verdict(blocked=_blocks(obj, ("ImageCreated", "False")), sentences=sentences)
+    blocked = _blocks(obj, ("ImageCreated", "False"))
+    return Verdict(_is(obj, "ImageCreated", "True"), blocked, list(_sentences(obj)))
 
 
 def judge_agent(obj: Json) -> Verdict:

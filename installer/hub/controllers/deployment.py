@@ -39,7 +39,7 @@ class DeploymentController:
         """Copy what the AgentClusterInstall says; delete it before its ClusterDeployment goes."""
         deployment = self._hub.caches[CLUSTER_DEPLOYMENT].get(key)
         name = install_name(deployment) if deployment is not None else ""
-        if deployment is None or not name:
+        if deployment is None or not (name or is_deleted(deployment)):
             return None
         install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key.namespace, name))
         if is_deleted(deployment):

@@ -197,9 +197,10 @@ class InfraEnvController:
         try:
             self._hub.service.delete_infra_env(uid_of(infra_env))
         except ClientError as error:
+            reason = "DeletionWaits" if error.is_passing else "DeletionRefused"
+            self._hub.events.event(infra_env, reason, error.reason, warning=True)
             if error.is_passing:
                 raise
-            self._hub.events.event(infra_env, "DeletionRefused", error.reason, warning=True)
             raise Retry(error.reason, _REFUSED) from None
         self._hub.remove_finalizer(INFRA_ENV, infra_env, table.FINALIZER)
 

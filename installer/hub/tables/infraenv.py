@@ -185,9 +185,8 @@ def _static(config: Json) -> Json:
 
 def with_names(reason: str, configs: Sequence[Json]) -> str:
     """Return the service's sentence with NMStateConfigs by their names in place of their numbers."""
-    return re.sub(
-        r"static_network_config\[(\d+)\]", lambda at: f"NMStateConfig {key_of(configs[int(at[1])]).name}", reason
-    )
+    names = [key_of(config).name for config in configs]
+    return re.sub(r"static_network_config\[(\d+)\]", lambda at: f"NMStateConfig {names[int(at[1])]}", reason)
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ def wait_until(event: str, seen: Callable[[], Any], wanted: Any, *, last: Callab
     raise AssertionError(f"{event}: not within a minute, last seen {found!r} {last()}")
 
 
-def told(world: HubWorld, kind: Kind, key: Key, text: str) -> None:
+def wait_for_input_error(world: HubWorld, kind: Kind, key: Key, text: str) -> None:
     """Wait until SpecSynced is False for an input error whose message has this text."""
 
     def seen() -> bool:

@@ -17,7 +17,7 @@ from installer.hub.kube.kinds import (
     uid_of,
 )
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.hub.world_kit import NAMESPACE, VERSION, cluster_objects, told, wait_until
+from installer.testing.hub.world_kit import NAMESPACE, VERSION, cluster_objects, wait_for_input_error, wait_until
 from installer.testing.service.service_kit import MARKS
 
 pytestmark = MARKS
@@ -110,14 +110,16 @@ def test_an_agents_spec_reaches_its_host_and_what_is_refused_is_told(world):
         ({"hostname": "localhost", "clusterDeploymentName": key._asdict()}, "localhost"),
     ):
         world.change(AGENT, agent, **wrong)
-        told(world, AGENT, agent, text)
+        wait_for_input_error(world, AGENT, agent, text)
     # No start while a spec is not known.
     world.change(AGENT, agent, approved=True)
     world.wait(AGENT_CLUSTER_INSTALL, key, "RequirementsMet", "False UnsyncedAgents")
     login = {"address": "redfish+https://192.0.2.9/redfish/v1/Systems/1", "username": "admin", "password": "hidden"}
     data = {name: base64.b64encode(value.encode()).decode() for name, value in login.items()}
     world.change(AGENT, agent, hostname="named", nodeLabels=None, fencingCredentialsSecretRef="bmc")
-    told(world, AGENT, agent, "Secret site/bmc, which spec.fencingCredentialsSecretRef names, does not exist")
+    wait_for_input_error(
+        world, AGENT, agent, "Secret site/bmc, which spec.fencingCredentialsSecretRef names, does not exist"
+    )
     world.apply((SECRET, SECRET.new(Key(NAMESPACE, "bmc"), data=data)))
     world.wait(AGENT, agent, "SpecSynced", "True SyncOK")
     assert json.loads(host(world, key, agent).get("node_labels") or "{}") == {}

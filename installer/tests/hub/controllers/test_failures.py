@@ -10,6 +10,8 @@ from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
+    EVENT,
+    INFRA_ENV,
     annotations_of,
     uid_of,
 )
@@ -87,8 +89,10 @@ def test_a_hub_whose_service_is_away_says_why_it_waits_and_goes_on(world):
     assert world.reason(AGENT, agent, "Bound") == "True Bound"
     world.api.delete(CLUSTER_DEPLOYMENT, key)
     wait_until("why", lambda: "to be deleted" in world.message(ACI, key, "SpecSynced"), True)
+    world.api.delete(INFRA_ENV, key)
+    wait_until("why", lambda: "DeletionWaits" in {event["reason"] for event in world.api.list(EVENT)[0]}, True)
     world.service.start()
-    world.gone((CLUSTER_DEPLOYMENT, key), (ACI, key), (AGENT, agent))
+    world.gone((CLUSTER_DEPLOYMENT, key), (ACI, key), (AGENT, agent), (INFRA_ENV, key))
     assert world.user.find_cluster(uid_of(before)) is None
 
 

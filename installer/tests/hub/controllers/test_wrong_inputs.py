@@ -16,7 +16,14 @@ from installer.hub.kube.kinds import (
     uid_of,
 )
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.hub.world_kit import CANARY, NAMESPACE, VERSION, cluster_objects, told, wait_until
+from installer.testing.hub.world_kit import (
+    CANARY,
+    NAMESPACE,
+    VERSION,
+    cluster_objects,
+    wait_for_input_error,
+    wait_until,
+)
 from installer.testing.service.service_kit import MARKS
 
 pytestmark = MARKS
@@ -28,13 +35,13 @@ def config_map(name, **data):
 
 
 def test_what_comes_late_is_noticed_at_once(world):
-    """Each object is missing first, and comes when its absence has been told."""
+    """Each object is missing first, and comes when its absence has been wait_for_input_error."""
     key = Key(NAMESPACE, "late")
     objects = cluster_objects("late", world.service.releases[VERSION], world.service.pull_secret)
     secret, image_set, deployment, install, _ = objects
     install[1]["spec"]["manifestsConfigMapRefs"] = [{"name": "late-a"}, {"name": "late-b"}]
     world.apply(install)
-    told(world, ACI, key, "ClusterDeployment site/late does not exist")
+    wait_for_input_error(world, ACI, key, "ClusterDeployment site/late does not exist")
     for obj, text in (
         (deployment, "Secret site/late-pull-secret, which spec.pullSecretRef of ClusterDeployment site/late names"),
         (secret, "ClusterImageSet late-release, which spec.imageSetRef names, does not exist"),
@@ -43,7 +50,7 @@ def test_what_comes_late_is_noticed_at_once(world):
         (config_map("late-b", two="b: 2"), "ConfigMaps late-a and late-b both have a manifest two.yaml"),
     ):
         world.apply(obj)
-        told(world, ACI, key, text)
+        wait_for_input_error(world, ACI, key, text)
     world.api.patch(CONFIG_MAP, Key(NAMESPACE, "late-b"), {"data": {"two.yaml": None, "three.yaml": "c: 3"}})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     cluster_id = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
@@ -64,7 +71,7 @@ def test_a_release_that_cannot_be_read_names_no_secret_and_is_not_asked_for_agai
     )
     objects = cluster_objects("unreadable", image, world.service.pull_secret)
     world.apply(*objects)
-    told(world, ACI, key, "ClusterImageSet unreadable-release: ")
+    wait_for_input_error(world, ACI, key, "ClusterImageSet unreadable-release: ")
     assert CANARY not in json.dumps([*world.server.store.objects[ACI].values()])
     writes = len([path for method, path in world.server.requests if method != "GET" and "unreadable" in path])
     assert writes < 12
@@ -79,25 +86,27 @@ def test_specs_that_contradict_themselves_and_annotations_that_are_no_json(world
     objects = cluster_objects("contrary", world.service.releases[VERSION], world.service.pull_secret)
     objects[3][1]["spec"]["networking"]["userManagedNetworking"] = False
     world.apply(*objects)
-    told(world, ACI, key, "spec.networking.userManagedNetworking: false")
+    wait_for_input_error(world, ACI, key, "spec.networking.userManagedNetworking: false")
     world.change(ACI, key, networking={"userManagedNetworking": True})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     name = "agent-install.openshift.io/install-config-overrides"
     world.api.patch(ACI, key, {"metadata": {"annotations": {name: "{"}}})
-    told(world, ACI, key, "overrides are not JSON")
+    wait_for_input_error(world, ACI, key, "overrides are not JSON")
     world.api.patch(ACI, key, {"metadata": {"annotations": {name: '{"nosuch": 1}'}}})
-    told(world, ACI, key, f'annotation {name}: body: unknown field "nosuch"')
+    wait_for_input_error(world, ACI, key, f'annotation {name}: body: unknown field "nosuch"')
     world.api.patch(ACI, key, {"metadata": {"annotations": {name: '{"fips": true}'}}})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
     cluster = world.user.cluster(uid_of(world.get(CLUSTER_DEPLOYMENT, key)))
     assert cluster["install_config_overrides"] == '{"fips": true}'
     stranger = Key(NAMESPACE, "stranger")
     world.apply((ACI, ACI.new(stranger, spec=objects[3][1]["spec"])))
-    told(world, ACI, stranger, "ClusterDeployment site/contrary names another AgentClusterInstall: 'contrary'")
+    wait_for_input_error(
+        world, ACI, stranger, "ClusterDeployment site/contrary names another AgentClusterInstall: 'contrary'"
+    )
     world.api.delete(ACI, stranger)
     world.gone((ACI, stranger))
     world.change(ACI, key, imageSetRef={"name": "another"})
-    told(world, ACI, key, "ClusterImageSet another")
+    wait_for_input_error(world, ACI, key, "ClusterImageSet another")
 
 
 def test_a_network_of_which_no_profile_can_be_made_is_named(world):
@@ -116,6 +125,18 @@ def test_a_network_of_which_no_profile_can_be_made_is_named(world):
     world.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
 
 
+def test_a_cluster_deployment_that_names_no_install_any_more_can_be_deleted(world):
+    key = world.cluster("loosened")
+    identity = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
+    world.change(CLUSTER_DEPLOYMENT, key, clusterInstallRef=None)
+    wait_for_input_error(world, ACI, key, "names another AgentClusterInstall")
+    world.api.delete(CLUSTER_DEPLOYMENT, key)
+    world.gone((CLUSTER_DEPLOYMENT, key))
+    world.api.delete(ACI, key)  # the garbage collector's part
+    world.gone((ACI, key))
+    assert world.user.find_cluster(identity) is None
+
+
 def test_a_spec_that_changes_after_the_start_is_refused_and_the_installation_goes_on(world):
     key, machine = world.cluster("begun"), Machine(1, Network())
     world.change(ACI, key, holdInstallation=True)
@@ -129,7 +150,7 @@ def test_a_spec_that_changes_after_the_start_is_refused_and_the_installation_goe
     world.change(
         ACI, key, sshPublicKey="ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop x"
     )
-    told(world, ACI, key, "can no longer be changed")
+    wait_for_input_error(world, ACI, key, "can no longer be changed")
     assert world.reason(ACI, key, "Completed") == "False InstallationInProgress"
     # Deleted while it is being installed: cancelled, and all is gone.
     world.api.delete(CLUSTER_DEPLOYMENT, key)
@@ -144,6 +165,6 @@ def test_a_wrong_pull_secret_is_told_without_it(world):
     world.apply(
         *objects[1:], (SECRET, SECRET.new(Key(NAMESPACE, "odd-pull-secret"), data={".dockerconfigjson": "e30="}))
     )
-    told(world, ACI, key, "Secret site/odd-pull-secret")
+    wait_for_input_error(world, ACI, key, "Secret site/odd-pull-secret")
     world.api.patch(SECRET, Key(NAMESPACE, "odd-pull-secret"), {"data": right})
     world.wait(ACI, key, "SpecSynced", "True SyncOK")
