@@ -6,6 +6,7 @@ in memory (orders that the BMC has not carried out yet) only saves repetitions.
 
 from __future__ import annotations
 
+import base64
 import logging
 import time
 from collections.abc import Callable
@@ -163,7 +164,9 @@ class RedfishMachine:
         # BMCs name the ISO with or without its server, and its path holds a token.
         for name in (secret, secret.split("/", 3)[-1]) if secret else ():
             text = text.replace(name, "ISO")
-        return Failed(redact(f"BMC {self._address.url}: {purpose}: {text}", [self._account.password]), passing)
+        login = f"{self._account.user}:{self._account.password}".encode("latin-1", "replace")
+        secrets = [self._account.password, base64.b64encode(login).decode()]
+        return Failed(redact(f"BMC {self._address.url}: {purpose}: {text}", secrets), passing)
 
     def _drives(self, system: Any) -> list[media.Drive]:
         return media.drives(self._connection, system)

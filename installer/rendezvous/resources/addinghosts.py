@@ -83,8 +83,8 @@ def allow(engine: Engine, cluster_id: str) -> Cluster:
         cluster = engine.store.cluster(cluster_id)
         if cluster.status is ClusterStatus.ADDING_HOSTS:
             return cluster
-        url, ca = _server_of(engine, cluster)
         cluster = engine.trigger_cluster(cluster, cluster_states.Trigger.ADD_HOSTS)
+        url, ca = _server_of(engine, cluster)
         engine.store.put_cluster(replace(cluster, join_url=url, join_ca=ca))
         return engine.reconcile(cluster_id)
 

@@ -1,3 +1,4 @@
+import base64
 import json
 import threading
 import time
@@ -183,6 +184,17 @@ def test_a_login_goes_to_no_other_host():
             assert isinstance(outcome, Failed), name
             assert expected in outcome.message, name
     assert not seen
+
+
+def test_a_login_that_a_bmc_repeats_is_not_shown():
+    def answer(handler):
+        login = handler.headers["Authorization"]
+        send(handler, {"error": {"code": f"no: {login}", "message": ""}} if login else root(), 400 if login else 200)
+
+    with web_server(answer) as url:
+        outcome = machine(f"redfish+{url}").register()
+    assert base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode() not in outcome.message
+    assert "[redacted]" in outcome.message
 
 
 @pytest.mark.parametrize(
