@@ -34,6 +34,7 @@ REPEATED = frozenset(
         StepType.DOMAINS,
         StepType.VERIFY_VIPS,
         StepType.TANG,
+        StepType.API_VIP,
     }
 )
 

@@ -102,7 +102,7 @@ def test_a_list_says_in_words_what_an_empty_field_means(
         Begun(2, "2026-11-26T10:01:00Z", DiskSlow("master-0", 64)),
     ]
     (record.root / "faults.json").write_bytes(msgspec.json.encode({"next": 3, "begun": lasting}))
-    assert run(argparse.Namespace(what="ls"), record) == 0
+    assert run(argparse.Namespace(what="ls", output="text"), record) == 0
     assert capsys.readouterr().out.splitlines() == [
         "1  2026-11-26T10:00:00Z  type: Loss, percent: 5.0, node: any that the lab talks to, way: from, nic: all",
         "2  2026-11-26T10:01:00Z  type: DiskSlow, node: master-0, kib: 64, disk: the one to install on",
