@@ -116,7 +116,7 @@ def _other_macs(hosts: Sequence[Host], file: str, path: str, networks_file: str)
         document = host.network_config if isinstance(host.network_config, dict) else {}
         for index, interface in enumerate(_maps(document.get("interfaces"))):
             written = str(interface.get("mac-address") or "")
-            if interface.get("type") != "ethernet" or check.mac(written):
+            if interface.get("type", "ethernet") != "ethernet" or check.mac(written):
                 continue
             other = check.canonical_mac(written)
             for position, nic in enumerate(host.interfaces):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -102,6 +103,9 @@ def add_lab_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="wait up to S seconds for other labs to leave enough memory (default: 600)",
     )
+
+
+_EXPORT = re.compile("To access the cluster as the system:admin user|export KUBECONFIG=")
 
 
 class _Elapsed(logging.Formatter):
@@ -306,7 +310,14 @@ def _progress(
     logging.getLogger().setLevel(logging.INFO)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
+        handler.addFilter(_works_here)
     return liveview.of(topology, expected, verbose=arguments.verbose)
+
+
+def _works_here(record: logging.LogRecord) -> bool:
+    """Leave out the installer's advice to export KUBECONFIG: it works in the lab's network alone, and the command that
+    works here follows it."""
+    return not _EXPORT.search(record.getMessage())
 
 
 def _asked(arguments: argparse.Namespace, option: str) -> str | None:

@@ -28,7 +28,9 @@ def differences(file: str, before: Mapping[str, Any], after: Mapping[str, Any], 
             old_fields, new_fields = (value if isinstance(value, dict) else {} for value in (old, new))
             yield from differences(file, old_fields, new_fields, f"{where}.")
         else:
-            yield f"{file}: {where}: {_shown(where, old)} → {_shown(where, new)}"
+            line = f"{file}: {where}: {_shown(where, old)} → {_shown(where, new)}"
+            # A terminal must not take a file's words for its own.
+            yield "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in line)
 
 
 def _shown(path: str, value: Any) -> str:

@@ -64,3 +64,7 @@ def _leaves(value):
     if not isinstance(value, dict):
         return value
     return {name: _leaves(entry) for name, entry in value.items() if _leaves(entry) not in (None, {}, [], "")}
+
+
+def test_a_files_words_give_a_terminal_no_commands():
+    assert list(differences("f", {"a": ["\x1b[2J"]}, {"a": []})) == ["f: a: \N{REPLACEMENT CHARACTER}[2J → none"]

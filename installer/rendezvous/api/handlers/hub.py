@@ -10,6 +10,7 @@ from aiohttp import web
 
 from installer.assisted.enums import Stage
 from installer.assisted.errors import BadRequest, TooMany, Unparsable
+from installer.common import numbers
 from installer.rendezvous import architectures, catalogue
 from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import Service
@@ -112,12 +113,9 @@ async def put_release(service: Service, request: web.Request) -> Response:
 
 def _seconds(text: str) -> float:
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds <= LONGEST_WAIT:
-        raise Unparsable(f"timeout in query must be a number of seconds from 0 to {LONGEST_WAIT:.0f}: {text[:80]!r}")
-    return seconds
+        return numbers.real(text, 0, LONGEST_WAIT, "seconds")
+    except ValueError as error:
+        raise Unparsable(f"timeout in query {error}") from None
 
 
 async def changes(service: Service, request: web.Request) -> Response:

@@ -230,10 +230,8 @@ def test_a_mac_that_is_on_no_nic_is_said_though_the_host_boots(api, bmc, iso):
     secret(api)
     made(api, infra_env(api), iso)
     host(api, bmc, labels=LABELS, bootMACAddress="02:00:00:00:00:01")
-    until(api, "available")
-    [ready] = [
-        item for item in api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["conditions"] if item["type"] == "Ready"
-    ]
+    conditions = until(api, "provisioned")["status"]["conditions"]
+    [ready] = [item for item in conditions if item["type"] == "Ready"]
     assert ready["reason"] == "Error"
     assert f"02:00:00:00:00:01, by which its Agent is found, is on none of its NICs: {MAC}" in ready["message"]
 
