@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 
 from installer.common.formats import YamlError, yamltext
-from installer.errors import ConfigError, StateError
+from installer.errors import EXIT_FATAL, ConfigError, StateError
 from installer.files import write_asset
 from installer.hub.kube.kinds import Json
 from installer.hub.render.inputs import Cluster, read
-from installer.hub.render.resources import LEFT_OUT, Resource, problems, resources
+from installer.hub.render.resources import LEFT_OUT, problems, resources
 
 log = logging.getLogger(__name__)
 KUSTOMIZATION = "kustomization.yaml"
@@ -18,8 +18,7 @@ _MARK = "# Made by node0 hub render, as are the files that it names.\n"
 
 
 def run(files: list[Path], output: Path | None) -> int:
-    """Render files; returns the exit code. Raises ConfigError with a line for each problem of all of them."""
-    found: list[Resource] = []
+    """Render files; returns the exit code. Problems of all of them are logged, a line each. Raises ConfigError."""
     clusters: list[Cluster] = []
     wrong: list[str] = []
     warnings: list[str] = []
@@ -32,11 +31,12 @@ def run(files: list[Path], output: Path | None) -> int:
         for cluster in content.clusters:
             cluster.path = f"{file}: {cluster.path}"
         clusters += content.clusters
-    if not wrong:
-        found = [resource for cluster in clusters for resource in resources(cluster)]
-        wrong = list(problems(found))
+    found = [resource for cluster in clusters for resource in resources(cluster)]
+    wrong += problems(found)
+    for line in wrong:
+        log.critical("%s", line)
     if wrong:
-        raise ConfigError("\n".join(wrong))
+        return EXIT_FATAL
     objects = [resource.obj for resource in found]
     if output is None:
         print("---\n".join(yamltext.dump(obj) for obj in objects), end="")

@@ -50,11 +50,12 @@ def read(file: Path) -> Read:
         found.problems.append("has no document")
     for number, document in enumerate(documents, 1):
         place = f"document {number}: " if len(documents) > 1 else ""
-        _document(document, place, file.parent, found)
+        read_document(document, place, file.parent, found)
     return found
 
 
-def _document(document: Any, place: str, folder: Path, found: Read) -> None:
+def read_document(document: Any, place: str, folder: Path, found: Read) -> None:
+    """Add a document's clusters, problems and warnings; its files are in `folder`, `place` begins its messages."""
     document = schema.without_nulls(document) if isinstance(document, dict) else {}
     api_version, kind = str(document.get("apiVersion")), str(document.get("kind"))
     if _API.get(api_version) != kind:
@@ -64,8 +65,8 @@ def _document(document: Any, place: str, folder: Path, found: Read) -> None:
     names = {"apiVersion": {}, "kind": {}, "metadata": _ANYTHING, "status": {}}
     spec = _ANYTHING if kind == "ClusterInstance" else schema.table("siteconfig")["site"] | {"type": "object"}
     whole = {"type": "object", "required": ["metadata", "spec"], "properties": names | {"spec": spec}}
-    problems = [line.removeprefix(".") for line in schema.problems(document, whole, "")]
-    found.problems += [place + line for line in problems]
+    wrong = [place + line.removeprefix(".") for line in schema.problems(document, whole, "")]
+    found.problems += wrong
     site = document.get("spec")
     if not isinstance(site, dict):
         return
@@ -79,11 +80,12 @@ def _document(document: Any, place: str, folder: Path, found: Read) -> None:
             if isinstance(item, dict)
         ]
     for path, item in items:
+        more: list[str] = []
         if cluster := _cluster(item, place + path, kind, found):
             cluster.api_version = api_version
-            if kind == "SiteConfig" and not problems:
-                found.problems += _from_site(cluster, site, folder)
-            found.clusters.append(cluster)
+            if kind == "SiteConfig" and not wrong:
+                found.problems += (more := list(_from_site(cluster, site, folder)))
+            found.clusters += [] if wrong or more else [cluster]
 
 
 def _cluster(value: Json, path: str, kind: str, found: Read) -> Cluster | None:

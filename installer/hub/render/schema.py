@@ -12,6 +12,7 @@ from typing import Any
 from installer.common.formats import jsontext, yamltext
 from installer.common.redact import NOT_SHOWN
 from installer.errors import NetworkConfigError
+from installer.hub.baremetal.address import AddressError, parse
 from installer.hub.kube.kinds import Json
 from installer.network.errors import InvalidNetworkConfig
 from installer.network.generate import keyfiles
@@ -28,9 +29,9 @@ _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 
 
-def _parses(parse: Callable[[str], Any], text: str) -> bool:
+def _parses(read: Callable[[str], Any], text: str) -> bool:
     try:
-        parse(text)
+        read(text)
     except ValueError:
         return False
     return True
@@ -44,15 +45,25 @@ def _is_json(text: str, kind: type) -> bool:
         return False
 
 
-_FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
+def _bmc_rule(address: str) -> str:
+    try:
+        parse(address)
+    except AddressError as error:
+        return str(error)
+    return ""
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= 253 and all(_LABEL.fullmatch(part) for part in text.split("."))
+
+
+#: A check that a text of the format passes, and the rule for those that do not.
+_FORMATS: dict[str, tuple[Callable[[str], Any], str]] = {
     "cidr": (lambda text: "/" in text and _parses(ip_network, text), "must be a network, such as 192.0.2.0/24"),
     "ip": (lambda text: _parses(ip_address, text), "must be an IP address"),
-    "mac": (lambda text: bool(_MAC.fullmatch(text)), "must be a MAC address, such as 52:54:00:00:00:01"),
-    "dns-label": (lambda text: bool(_LABEL.fullmatch(text)), "must be a DNS label: a-z, 0-9 and -, at most 63"),
-    "dns-name": (
-        lambda text: len(text) <= 253 and all(_LABEL.fullmatch(part) for part in text.split(".")),
-        "must be a DNS name: a-z, 0-9, - and .",
-    ),
+    "mac": (_MAC.fullmatch, "must be a MAC address, such as 52:54:00:00:00:01"),
+    "dns-label": (_LABEL.fullmatch, "must be a DNS label: a-z, 0-9 and -, at most 63 characters"),
+    "dns-name": (_is_name, "must be a DNS name: a-z, 0-9, - and ."),
     "json-object": (lambda text: _is_json(text, dict), "must be the text of a JSON object"),
     "json-list": (lambda text: _is_json(text, list), "must be the text of a JSON list"),
 }
@@ -93,7 +104,9 @@ def problems(value: Any, schema: Json, path: str) -> Iterator[str]:
     elif kind is None:
         return
     elif not isinstance(value, _TYPES[kind][0]) or (kind != "boolean" and isinstance(value, bool)):
-        yield f"{path}: {_TYPES[kind][1]}"
+        # A text or a number in the place of a mapping may be the secret that the mapping was to name.
+        shown = f"{value!r}: " if kind in ("boolean", "integer") and isinstance(value, (str, int, float)) else ""
+        yield f"{path}: {shown}{_TYPES[kind][1]}"
     elif isinstance(value, list):
         if len(value) < schema.get("minItems", 0):
             yield f"{path}: must not be empty"
@@ -114,6 +127,9 @@ def _members(value: Json, schema: Json, path: str) -> Iterator[str]:
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return
     for name, item in value.items():
+        if not isinstance(name, str):
+            yield f"{path}: {name!r}: a key must be text (in quotes where YAML takes it for something else)"
+            continue
         known = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
         if known is None:
             yield f"{path}.{name}: unknown field"
@@ -126,12 +142,14 @@ def _rule(value: Any, schema: Json) -> str:
     if value not in schema.get("enum", [value]):
         return f"must be {' or '.join(str(item) or repr(item) for item in schema['enum'])}"
     if isinstance(value, str):
-        matches, rule = _FORMATS.get(schema.get("format", ""), (lambda _: True, ""))
-        if not matches(value):
-            return rule
+        form = schema.get("format", "")
+        if form == "bmc":
+            return _bmc_rule(value)
+        if form in _FORMATS and not _FORMATS[form][0](value):
+            return _FORMATS[form][1]
         if len(value) < schema.get("minLength", 0):
             return "must not be empty"
-        return "" if re.search(schema.get("pattern", ""), value) else f"must match {schema['pattern']}"
+        return "" if re.search(schema.get("pattern", ""), value) else "must match " + str(schema["pattern"])
     low, high = schema.get("minimum", value), schema.get("maximum", value)
     return "" if low <= value <= high else f"must be from {low} on" + (f" to {high}" if "maximum" in schema else "")
 
