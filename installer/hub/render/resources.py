@@ -1,4 +1,4 @@
-"""The resources of a cluster, as the field's generators name and fill them (their default templates, October 2026)."""
+"""The resources of a cluster, named and filled as the field's generators do it by their default templates."""
 
 from __future__ import annotations
 
