@@ -77,6 +77,25 @@ def add_commands(parent: Any, add: Add) -> None:
         metavar="SECONDS",
         help="give up after this long (default: 90 minutes)",
     )
+    render = add(
+        parent,
+        "render",
+        "Write the resources of SiteConfigs and ClusterInstances, as their generators name and fill them",
+        epilog=(
+            "Needs no cluster. What is wrong in the files is refused all at once; what their generators make and a\n"
+            "hub does not use (ManagedCluster...) is left out and named. The Secrets are yours:\n"
+            "  node0 hub render site.yaml -o DIR && kubectl apply -k DIR"
+        ),
+    )
+    render.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML, one or several documents")
+    render.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="write a file a resource, and kustomization.yaml, into DIR: a new one, an empty one, or that of an "
+        "earlier render (default: all to standard output)",
+    )
     for command in (install, run, uninstall, wait):
         command.add_argument(
             "--kubeconfig",

@@ -15,6 +15,10 @@ def run(args: argparse.Namespace) -> int:
     """Run a sub-command; returns the exit code. Raises InstallerError."""
     if args.hub_command == "run":
         return _run(args)
+    if args.hub_command == "render":
+        from installer.hub.render import command
+
+        return command.run(args.files, args.output)
     from installer.hub.kube.api import Api
 
     api = Api.connect(args.kubeconfig)
