@@ -50,7 +50,7 @@ COPIED = {
     f"{_BMAC}/fencing-credentials-secret-name": "fencingCredentialsSecretRef",
 }
 # From the reboot on the host runs what was installed, and its power is the cluster's.
-_HANDED_OVER = frozenset({"Failed", "Rebooting", "Joined", "Done"})
+_HANDED_OVER = frozenset({"Rebooting", "Joined", "Done"})
 _INSTALLING = frozenset(
     {"preparing-for-installation", "preparing-successful", "installing", "installing-in-progress",
      "installing-pending-user-action"}
@@ -155,6 +155,9 @@ def _live(bmh: Json, agent: Json | None) -> dict[str, str | None]:
     if _is_handed_over(agent):
         return {LIVE: None} if has else {}
     if agent is None or is_deleted(agent) or is_unbinding(agent) or has == key_of(agent).name:
+        return {}
+    if stage(agent) == "Failed":
+        # Before its reboot or after it: the annotation says which.
         return {}
     return {LIVE: key_of(agent).name}
 
