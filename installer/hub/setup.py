@@ -26,12 +26,12 @@ KINDS = {
         Kind(*_RBAC, "rolebindings", "RoleBinding"),
     )
 }
-# In which definitions are to be served (s).
+# Deadline for definitions to be served, or gone (s).
 _ESTABLISHED_SECONDS = 60.0
 
 
 class SetupError(InstallerError):
-    """The cluster cannot be prepared, or not cleared."""
+    """The cluster could not be prepared or cleared."""
 
 
 def manifests() -> list[tuple[Kind, Json]]:
@@ -47,7 +47,7 @@ def is_ours(obj: Json) -> bool:
 
 
 def install(api: Api) -> int:
-    """Make what is missing, and bring up to date what an earlier install made. Raises KubeError, SetupError."""
+    """Create missing objects and update those of an earlier install. Raises KubeError, SetupError."""
     for kind, obj in manifests():
         metadata = obj["metadata"]
         wanted = obj | {"metadata": metadata | {"labels": (metadata.get("labels") or {}) | {MANAGED_BY: NODE0}}}
@@ -93,7 +93,7 @@ def _wait_established(api: Api) -> None:
 
 
 def uninstall(api: Api, *, with_resources: bool) -> int:
-    """Remove what install made. Refuses while there are custom resources, unless these are to go as well.
+    """Remove all that install made. Refuses while there are custom resources, unless ``with_resources``.
 
     Raises KubeError, SetupError.
     """
@@ -131,7 +131,7 @@ def _shown(objects: list[tuple[Kind, Json]]) -> str:
 
 
 def _wait_gone(api: Api, objects: list[tuple[Kind, Json]]) -> None:
-    """Wait until definitions are gone, as a new installation could not take the place of one that is just going."""
+    """Wait until definitions are gone: a new installation cannot replace a definition that is being deleted."""
     deadline = time.monotonic() + _ESTABLISHED_SECONDS
     while left := [key_of(obj).name for kind, obj in objects if api.get(kind, key_of(obj)) is not None]:
         if time.monotonic() > deadline:
