@@ -31,7 +31,7 @@ def add_commands(parent: Any, add: Add) -> None:
     run = add(
         parent,
         "run",
-        "Run the operator, which makes the cluster's custom resources true, until it is told to stop",
+        "Run the operator, which makes the cluster's custom resources true, until it is stopped",
         epilog=(
             "DIR holds the operator's name and, unless --service names a running one, the rendezvous service\n"
             "(DIR/service). Everything else is in the cluster: the operator can be started again at any time, and of\n"
@@ -55,7 +55,9 @@ def add_commands(parent: Any, add: Add) -> None:
     uninstall.add_argument(
         "--with-resources",
         action="store_true",
-        help="also when there are custom resources, which are removed first (default: refuse)",
+        help="also when there are custom resources: they are removed without waiting for the operator, and their "
+        "clusters, infra-envs and hosts stay in its service; to leave nothing, delete them while it runs "
+        "(default: refuse)",
     )
     wait = add(
         parent,

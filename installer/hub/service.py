@@ -15,7 +15,7 @@ from installer.assisted.errors import ClientError
 from installer.assisted.restclient import objects, one_object, text_field
 
 Params = Mapping[str, Any]
-#: The most that one long poll waits, s.
+#: Longest wait of a poll for changes (s).
 LONGEST_POLL = 50.0
 T = TypeVar("T")
 NOT_FOUND, CONFLICT, GONE = 404, 409, 410
@@ -39,7 +39,7 @@ class Changes(NamedTuple):
 
 
 class MarkTooOld(ClientError):
-    """The feed cannot go on from this mark: begin anew with an empty one."""
+    """The feed has forgotten this mark: begin anew with an empty mark."""
 
 
 class HubClient(AssistedClient):
@@ -84,7 +84,7 @@ class HubClient(AssistedClient):
         return self._object("PATCH", path_of("clusters", cluster_id), params)
 
     def delete_cluster(self, cluster_id: str) -> None:
-        """Cancel what is under way and remove the cluster; one that is not there is done.
+        """Cancel any installation and remove the cluster; a missing cluster is no error.
 
         Hosts of its own infra-envs are removed with it; those that were bound to it become unbound.
         """
@@ -115,7 +115,7 @@ class HubClient(AssistedClient):
         return self._object("PUT", path_of("clusters", cluster_id, "import"), params)
 
     def allow_add_hosts(self, cluster_id: str) -> Json:
-        """Let hosts be added to a cluster that was installed; one of which this is true already is done."""
+        """Let hosts be added to an installed cluster; may be repeated."""
         return self._object("POST", path_of("clusters", cluster_id, "actions", "allow-add-hosts"))
 
     def install_config_overrides(self, cluster_id: str, overrides: str) -> None:
@@ -128,11 +128,11 @@ class HubClient(AssistedClient):
         self.call("PUT", path_of("clusters", cluster_id, "ignored-validations"), body)
 
     def put_manifest(self, cluster_id: str, name: str, content: bytes) -> None:
-        """Put a manifest into the folder ``openshift``, in place of one of that name."""
+        """Put a manifest into the folder ``openshift``, replacing any of the same name."""
         self.add_manifest(cluster_id, name, content)
 
     def delete_manifest(self, cluster_id: str, name: str) -> None:
-        """Remove a manifest from the folder ``openshift``; one that is not there is done."""
+        """Remove a manifest from the folder ``openshift``; a missing manifest is no error."""
         query = {"folder": "openshift", "file_name": name}
         _unless_absent(lambda: self.call("DELETE", path_of("clusters", cluster_id, "manifests"), query=query))
 
@@ -191,7 +191,7 @@ class HubClient(AssistedClient):
         return self._object("GET", path_of("infra-envs", infra_env_id, "boot-artifacts"))
 
     def renew_image_key(self, infra_env_id: str) -> None:
-        """Make the key of the infra-env's URLs anew: those that were given out open no more."""
+        """Replace the key of the infra-env's URLs: earlier URLs stop working."""
         self.call("POST", path_of("infra-envs", infra_env_id, "regenerate-signing-key"))
 
     # Hosts
@@ -201,7 +201,7 @@ class HubClient(AssistedClient):
         return _unless_absent(lambda: self._object("GET", _host(infra_env_id, host_id)))
 
     def bind_host(self, infra_env_id: str, host_id: str, cluster_id: str) -> Json:
-        """Bind a host of no cluster to one; its agent registers anew."""
+        """Bind a free host to a cluster; its agent registers anew."""
         return self._object("POST", _host(infra_env_id, host_id, "actions", "bind"), {"cluster_id": cluster_id})
 
     def unbind_host(self, infra_env_id: str, host_id: str) -> Json:
@@ -210,7 +210,7 @@ class HubClient(AssistedClient):
         return self._object("POST", _host(infra_env_id, host_id, "actions", "unbind"))
 
     def delete_host(self, infra_env_id: str, host_id: str) -> None:
-        """Remove a host that is not being installed (409); one that is not there is done."""
+        """Remove a host; 409 while it is being installed, a missing host is no error."""
         _unless_absent(lambda: self.call("DELETE", _host(infra_env_id, host_id)))
 
     def install_host(self, infra_env_id: str, host_id: str) -> Json:
@@ -218,7 +218,7 @@ class HubClient(AssistedClient):
         return self._object("POST", _host(infra_env_id, host_id, "actions", "install"))
 
     def reset_host(self, infra_env_id: str, host_id: str) -> Json:
-        """Take back the adding of a host to an installed cluster; it must boot from the image again."""
+        """Reset a host that is being added to an installed cluster; it must boot from the image again."""
         return self._object("POST", _host(infra_env_id, host_id, "actions", "reset"))
 
     def update_host_ignition(self, infra_env_id: str, host_id: str, overrides: str) -> Json:

@@ -26,12 +26,12 @@ KINDS = {
         Kind(*_RBAC, "rolebindings", "RoleBinding"),
     )
 }
-# In which definitions are to be served (s).
+# Deadline for definitions to be served, or gone (s).
 _ESTABLISHED_SECONDS = 60.0
 
 
 class SetupError(InstallerError):
-    """The cluster cannot be prepared, or not cleared."""
+    """The cluster could not be prepared or cleared."""
 
 
 def manifests() -> list[tuple[Kind, Json]]:
@@ -47,7 +47,7 @@ def is_ours(obj: Json) -> bool:
 
 
 def install(api: Api) -> int:
-    """Make what is missing, and bring up to date what an earlier install made. Raises KubeError, SetupError."""
+    """Create missing objects and update those of an earlier install. Raises KubeError, SetupError."""
     for kind, obj in manifests():
         metadata = obj["metadata"]
         wanted = obj | {"metadata": metadata | {"labels": (metadata.get("labels") or {}) | {MANAGED_BY: NODE0}}}
@@ -93,7 +93,7 @@ def _wait_established(api: Api) -> None:
 
 
 def uninstall(api: Api, *, with_resources: bool) -> int:
-    """Remove what install made. Refuses while there are custom resources, unless told to remove them as well.
+    """Remove all that install made. Refuses while there are custom resources, unless ``with_resources``.
 
     Raises KubeError, SetupError.
     """
@@ -102,9 +102,9 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
     custom = [kind for kind in CUSTOM if f"{kind.plural}.{kind.group}" in definitions]
     left = [(kind, obj) for kind in custom for obj in _list(api, kind)]
     if left and not with_resources:
-        names = ", ".join(f"{kind.name} {key_of(obj)}" for kind, obj in left[:10])
-        more = f" and {len(left) - 10} more" if len(left) > 10 else ""
-        raise SetupError(f"there are custom resources, nothing was removed: {names}{more} (--with-resources)")
+        advice = "delete them while the operator runs, or see --with-resources"
+        raise SetupError(f"there are custom resources, nothing was removed: {_shown(left)} ({advice})")
+    unfinished = [(kind, obj) for kind, obj in left if obj["metadata"].get("finalizers")]
     for kind, obj in left:
         # The operator that would answer to their finalizers goes as well.
         if obj["metadata"].get("finalizers"):
@@ -115,11 +115,23 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
         api.delete(kind, key_of(obj))
         log.info("%s %s: removed", kind.name, key_of(obj))
     _wait_gone(api, [(kind, obj) for kind, obj in ours if kind is CRD])
+    if unfinished:
+        log.warning(
+            "not ended by the operator: %s. Their clusters, infra-envs and hosts are still in its service, machines "
+            "run as they did. Remove DIR/service of an operator that has ended; where it used --service, delete them "
+            "through that API",
+            _shown(unfinished),
+        )
     return 0
 
 
+def _shown(objects: list[tuple[Kind, Json]]) -> str:
+    names = ", ".join(f"{kind.name} {key_of(obj)}" for kind, obj in objects[:10])
+    return names + (f" and {len(objects) - 10} more" if len(objects) > 10 else "")
+
+
 def _wait_gone(api: Api, objects: list[tuple[Kind, Json]]) -> None:
-    """Wait until definitions are gone, as a new installation could not take the place of one that is just going."""
+    """Wait until definitions are gone: a new installation cannot replace a definition that is being deleted."""
     deadline = time.monotonic() + _ESTABLISHED_SECONDS
     while left := [key_of(obj).name for kind, obj in objects if api.get(kind, key_of(obj)) is not None]:
         if time.monotonic() > deadline:

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import get_args
 
+from drivers.console import strip_control
 from installer.common.numbers import DAY, real_type, whole_type
 from lab.cleanup import afterwards
 from lab.commands import interrupts, liveview, places
@@ -276,6 +277,7 @@ class _Installation:
         return f"the installer is ended, evidence is collected (a second interrupt leaves it out), then {after}"
 
     def _tell(self) -> None:
+        """Say how to go on; it is called while the error that ended the deployment is handled."""
         record = records.read(self.lab.id)
         if self.as_json:
             document = {
@@ -286,6 +288,12 @@ class _Installation:
                 "adapted": self.adapted,
                 "seconds": round(time.monotonic() - self.begin),
             }
+            if (error := sys.exception()) is not None:
+                document["error"] = strip_control(str(error) or type(error).__name__)
+            if not self._stays:
+                # Its places are gone with it.
+                document["cluster"] = {"state": record.cluster or "none"}
+                del document["directory"]
             places.print_json(document)
             return
         if self._stays:

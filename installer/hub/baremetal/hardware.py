@@ -103,7 +103,7 @@ def _disk(drive: Any) -> Json:
 
 
 def _text(value: Any) -> str | None:
-    """Return what a BMC has for a text, of which the API takes nothing else."""
+    """Return a value of a BMC as text, the only type that the API accepts."""
     return str(value)[:_LONGEST] if isinstance(value, str | int) else None
 
 
@@ -112,7 +112,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _shown(read: Any) -> Any:
-    """Read what a BMC may not have; of those that have not, some answer 500."""
+    """Read an optional part of a BMC; some BMCs answer 500 for parts that they lack."""
     try:
         return read()
     except sushy.exceptions.MissingAttributeError:

@@ -1,4 +1,4 @@
-"""A BareMetalHost and the Agent that its machine becomes: what each gets from the other and from the InfraEnv.
+"""BareMetalHosts paired with the Agents of their machines: changes of each that follow from the other and the InfraEnv.
 
 Pure functions of objects as the API has them; changes are JSON merge patches (hub.md §2, §8, classic flow).
 """
@@ -50,7 +50,7 @@ COPIED = {
     f"{_BMAC}/fencing-credentials-secret-name": "fencingCredentialsSecretRef",
 }
 # From the reboot on the host runs what was installed, and its power is the cluster's.
-_HANDED_OVER = frozenset({"Failed", "Rebooting", "Joined", "Done"})
+_HANDED_OVER = frozenset({"Rebooting", "Joined", "Done"})
 _INSTALLING = frozenset(
     {"preparing-for-installation", "preparing-successful", "installing", "installing-in-progress",
      "installing-pending-user-action"}
@@ -60,7 +60,7 @@ _ENDED = frozenset({"installed", "error", "added-to-existing-cluster"})
 
 
 def mac_of(bmh: Json) -> str:
-    """Return the MAC address that a machine is known by, as the kernel writes it."""
+    """Return the MAC address that identifies a machine, as the kernel writes it."""
     return canonical_mac(str(spec_of(bmh).get("bootMACAddress") or ""))
 
 
@@ -78,7 +78,7 @@ def agent_for(bmh: Json, agents: Iterable[Json]) -> Json | None:
 
 
 def same_mac(bmh: Json, hosts: Iterable[Json]) -> str:
-    """Return the problem of a host whose MAC address another of its namespace has, too; empty if none has."""
+    """Return the problem of a MAC address that several hosts of a namespace share; empty if it is unique."""
     own, mac = key_of(bmh), mac_of(bmh)
     others = sorted(
         key_of(host).name for host in hosts
@@ -90,7 +90,7 @@ def same_mac(bmh: Json, hosts: Iterable[Json]) -> str:
 
 
 def absent_mac(bmh: Json) -> str:
-    """Return the problem of a host whose MAC address is on no NIC that is known of it; empty if it is, or none is."""
+    """Return the problem of a MAC address that none of the host's known NICs has; empty also if no NIC is known."""
     nics = ((bmh.get("status") or {}).get("hardware") or {}).get("nics") or ()
     macs = sorted({str(nic.get("mac") or "").lower() for nic in nics} - {""})
     if not macs or not mac_of(bmh) or mac_of(bmh) in macs:
@@ -120,13 +120,16 @@ def _state(agent: Json | None) -> str:
 
 
 def _is_handed_over(agent: Json | None) -> bool:
-    """Return whether an Agent's host runs what was installed; a stage may outlive the installation that it was of."""
+    """Return whether an Agent's host runs the installed system; a stage may be left from an earlier installation."""
     return stage(agent) in _HANDED_OVER and _state(agent) in ("", *_INSTALLING, *_ENDED) and not is_unbinding(agent)
 
 
 def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quiet: bool, is_lost: bool = False) -> Json:
-    """Return what a host gets from its InfraEnv and for its Agent; `is_quiet`: the image is that of the inputs,
-    `is_lost`: the Agent of its live system is deleted, and that does not register again by itself."""
+    """Return the change of a BareMetalHost that follows from its InfraEnv and Agent.
+
+    `is_quiet`: the image contains the latest inputs; `is_lost`: the Agent of its live system was deleted, and the
+    system does not register again by itself.
+    """
     metadata = _finalizers(bmh)
     if not labels_of(bmh).get(INFRA_ENV):
         return {"metadata": metadata} if metadata else {}
@@ -156,11 +159,14 @@ def _live(bmh: Json, agent: Json | None) -> dict[str, str | None]:
         return {LIVE: None} if has else {}
     if agent is None or is_deleted(agent) or is_unbinding(agent) or has == key_of(agent).name:
         return {}
+    if stage(agent) == "Failed":
+        # Before its reboot or after it: the annotation says which.
+        return {}
     return {LIVE: key_of(agent).name}
 
 
 def _finalizers(bmh: Json) -> Json:
-    """Return the metadata that has Metal3's finalizer, and the pairing's on a host of an InfraEnv."""
+    """Return the metadata that adds Metal3's finalizer and, for a host of an InfraEnv, the pairing's own."""
     has = list(bmh["metadata"].get("finalizers") or ())
     ours = {METAL3_FINALIZER: PAUSED not in annotations_of(bmh), FINALIZER: bool(labels_of(bmh).get(INFRA_ENV))}
     finalizers = [name for name in has if name != FINALIZER or ours[name]]
@@ -169,7 +175,7 @@ def _finalizers(bmh: Json) -> Json:
 
 
 def farewell(bmh: Json) -> Json:
-    """Return the change of a host that is deleted, by which the pairing lets go of it."""
+    """Return the change that releases a deleted host from its pairing."""
     annotations, finalizers = annotations_of(bmh), list(bmh["metadata"].get("finalizers") or ())
     gone = {name for name in (PAUSED,) if annotations.get(name) == BY_US}
     if REMOVE_ON_DELETE in annotations:
@@ -182,7 +188,7 @@ def farewell(bmh: Json) -> Json:
 
 
 def _handed_over(bmh: Json, agent: Json | None) -> dict[str, str | None]:
-    """Return the annotations by which the installed cluster gets the power over its host, or gives it back."""
+    """Return the annotations that hand control of the power to the installed cluster, or take it back."""
     annotations = annotations_of(bmh)
     ours = {name for name in (DETACHED, PAUSED) if annotations.get(name) == BY_US}
     if is_unbinding(agent) and DETACHED in annotations:
@@ -203,7 +209,7 @@ def _handed_over(bmh: Json, agent: Json | None) -> dict[str, str | None]:
 
 
 def _image(bmh: Json, infra_env: Json, agent: Json | None, is_quiet: bool) -> Json:
-    """Return the change of the image: a new one goes in only after the old one is out."""
+    """Return the change of the image: the old image is removed before a new one is set."""
     url, has = iso_url(infra_env), image_url(bmh)
     if has and _awaits_reboot(bmh, agent):
         return {"image": None}
@@ -215,20 +221,20 @@ def _image(bmh: Json, infra_env: Json, agent: Json | None, is_quiet: bool) -> Js
 
 
 def _awaits_reboot(bmh: Json, agent: Json | None) -> bool:
-    """Return whether a host has not been booted since its Agent waits for that to leave its cluster."""
+    """Return whether a host has yet to reboot so that its Agent can leave its cluster."""
     started = (((bmh.get("status") or {}).get("operationHistory") or {}).get("provision") or {}).get("start") or ""
     since = str(condition(agent or {}, "Bound").get("lastTransitionTime") or "")
     return is_unbinding(agent) and host_of(bmh).state is State.PROVISIONED and started < since
 
 
 def iso_url(infra_env: Json) -> str:
-    """Return the URL of an InfraEnv's image; empty while there is none that its condition calls made."""
+    """Return the URL of an InfraEnv's image; empty until its condition ImageCreated is True."""
     made = condition(infra_env, "ImageCreated").get("status") == "True"
     return str((infra_env.get("status") or {}).get("isoDownloadURL") or "") if made else ""
 
 
 def inputs_of(infra_env: Json, configs: Iterable[Json]) -> tuple[object, ...]:
-    """Return what an image is made of and may come bit by bit: an InfraEnv's spec, and its NMStateConfigs."""
+    """Return the inputs of an image that may be applied one by one: an InfraEnv's spec and its NMStateConfigs."""
     try:
         chosen = infraenv.chosen(infra_env, list(configs))
     except infraenv.SelectorError:
@@ -256,7 +262,7 @@ class Freshness:
 
 
 def agent_change(bmh: Json, agent: Json, infra_env: Json | None) -> tuple[Json, str]:
-    """Return what an Agent gets from its host, and the problem of what it cannot get in one sentence."""
+    """Return an Agent's change that follows from its host, and the problem with the rest in one sentence."""
     annotations = annotations_of(bmh)
     wanted: Json = {field: annotations[name] for name, field in COPIED.items() if name in annotations}
     wanted["approved"] = True

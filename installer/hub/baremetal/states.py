@@ -1,6 +1,6 @@
-"""Metal3's states of a BareMetalHost, as a function of what is wanted and what is (hub.md §8).
+"""Metal3's states of a BareMetalHost, as functions of its wanted and its actual state (hub.md §8).
 
-`plan` says what to do next, `settle` what has become of it. Neither reads a clock nor talks to anybody.
+`plan` returns the next step, `settle` its result. Both are pure: no clock, no network.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Settled:
 
 
 def backoff(errors: int, passing: bool = False) -> float:
-    """Return the seconds to wait after that many failures in a row: fewer where the BMC is only not ready."""
+    """Return the seconds to wait after that many failures in a row; less if the BMC is merely not ready."""
     return min(_FIRST_WAIT * 2.0 ** min(max(errors - 1, 0), 10), _PASSING_WAIT if passing else _LONGEST_WAIT)
 
 
@@ -199,7 +199,7 @@ def plan(wanted: Wanted, host: Host, credentials: Credentials) -> Step:
 
 
 def _way_out(wanted: Wanted, host: Host, credentials: Credentials) -> Step | None:
-    """Return the step that brings a host nearer to its deletion, if it is not its state's own."""
+    """Return the next step of a host's deletion, None where its state's own step comes first."""
     if host.state is State.DELETING:
         return None
     if wanted.detached:
@@ -321,7 +321,7 @@ def settle(wanted: Wanted, host: Host, step: Step, outcome: Outcome) -> Settled:
 
 
 def _without_fault(host: Host, step: Step) -> Host:
-    """Clear an error that a step of its type gets past; the count stays until the step is done."""
+    """Clear an error once a step of its type gets further; the count stays until the step is done."""
     if host.fault is step.fault and host.fault not in (Fault.NONE, Fault.PROVISIONING):
         return replace(host, operational=Operational.OK, fault=Fault.NONE, message="")
     return host

@@ -27,10 +27,11 @@ _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 
 
 class KubeError(InstallerError):
-    """The API refused a request, or did not answer it (``status`` 0)."""
+    """The API refused a request, or did not answer it (``status`` 0). ``causes``: reasons of its details."""
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, causes: frozenset[str] = frozenset()) -> None:
         super().__init__(message)
+        self.causes = causes
         self.status = status
         self.reason = reason
         self.message = message
@@ -277,7 +278,8 @@ def _cause(error: BaseException) -> str:
 
 def _error(status: int, answer: Json, request: str) -> KubeError:
     message = str(answer.get("message") or f"HTTP {status}")
-    return _ERRORS.get(status, KubeError)(status, str(answer.get("reason") or ""), f"{request}: {message}")
+    causes = frozenset(str(cause.get("reason")) for cause in (answer.get("details") or {}).get("causes") or ())
+    return _ERRORS.get(status, KubeError)(status, str(answer.get("reason") or ""), f"{request}: {message}", causes)
 
 
 def _read(path: str, response: Any) -> bytes:

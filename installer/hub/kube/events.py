@@ -46,6 +46,8 @@ class Recorder:
             except Conflict:
                 self._count(event_key, now)
         except KubeError as error:
+            if "NamespaceTerminating" in error.causes:
+                return
             log.warning("event %s of %s: %s", reason, key, error)
 
     def _count(self, key: Key, now: str) -> None:

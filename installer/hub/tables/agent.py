@@ -186,12 +186,12 @@ def _literal(text: str) -> str:
 
 
 def _set(values: Mapping[str, Any]) -> Json:
-    """Return the members that say something: Go leaves out the others."""
+    """Return the members with a value, as Go omits empty ones."""
     return {key: value for key, value in values.items() if value not in (None, "", 0, False, [], {})}
 
 
 def inventory(text: str) -> Json:
-    """Return status.inventory from the service's inventory; empty for a text that is none."""
+    """Return status.inventory from the service's inventory; empty if the text is invalid."""
     try:
         found = inventories.decode(text)
     except msgspec.DecodeError:
@@ -267,7 +267,7 @@ _VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 
 
 def _label(value: str) -> str | None:
-    """Return a text as a label's value, without the characters that none may have; None where that leaves none."""
+    """Return a text as a label's value, without invalid characters; None if nothing is left."""
     text = re.sub(r"[^-A-Za-z0-9_.]+", "", value)[:63]
     return text if _VALUE.fullmatch(text) else None
 
@@ -307,7 +307,7 @@ def _progress(host: Mapping[str, Any]) -> Json:
 
 
 def _seconds(stamp: str) -> str:
-    """Return a time as metav1.Time has it: without parts of a second."""
+    """Return a time as metav1.Time has it: in whole seconds."""
     return re.sub(r"\.\d+", "", stamp)
 
 

@@ -129,6 +129,17 @@ def _shown(members: Sequence[Member]) -> str:
     return names + (f" and {len(members) - 5} more" if len(members) > 5 else "")
 
 
+def _surplus(facts: ClusterFacts) -> str:
+    """Return the Agents of roles that have more than are required, to follow a sentence; empty where none has."""
+    roles = zip(ROLES, numbers(facts.members), facts.required, strict=True)
+    found = [
+        f"{present - wanted} of {role} agents {_shown([item for item in facts.members if item.role == role])}"
+        for role, present, wanted in roles
+        if present > wanted
+    ]
+    return f"; too many: {', '.join(found)}" if found else ""
+
+
 def lacking(facts: ClusterFacts) -> Row | None:
     """Return what keeps a ready cluster from being installed, apart from a hold and a pause; None: nothing.
 
@@ -136,7 +147,7 @@ def lacking(facts: ClusterFacts) -> Row | None:
     """
     present = numbers(facts.members)
     if present != facts.required:
-        text = f"cluster {facts.name} requires {facts.required}, and has {present}"
+        text = f"cluster {facts.name} requires {facts.required}, and has {present}{_surplus(facts)}"
         return FALSE, "InsufficientAgents", text
     without = int((facts.cluster or {}).get("total_host_count") or 0) - len(facts.members)
     if without > 0:
@@ -157,7 +168,9 @@ def _requirements(facts: ClusterFacts) -> Row:
         ready = (TRUE, "ClusterIsReady", f"cluster {facts.name} is ready to be installed")
         return lacking(facts) or ready
     if facts.status in BEFORE:
-        return FALSE, "ClusterNotReady", f"cluster {facts.name} is not ready to be installed: {facts.info}"
+        surplus = _surplus(facts)
+        why = f"; it requires {facts.required}{surplus}" if surplus else ""
+        return FALSE, "ClusterNotReady", f"cluster {facts.name} is not ready to be installed: {facts.info}{why}"
     if facts.status in RUNNING or facts.status == C.ADDING_HOSTS:
         return TRUE, "ClusterAlreadyInstalling", f"the installation of cluster {facts.name} has begun"
     if facts.status in (C.INSTALLED, C.ERROR):

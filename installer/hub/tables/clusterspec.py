@@ -23,7 +23,7 @@ _POOLS = (("controlPlane", "masters"), ("arbiter", "arbiters"), ("compute", "wor
 
 
 class SpecError(ValueError):
-    """An error in a resource, or in what it names: one sentence that names it."""
+    """An error in a resource or in an object that it refers to, as one sentence that names it."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _networking(spec: Mapping[str, Any]) -> Json:
 
 
 def _platform(spec: Mapping[str, Any], *, is_single: bool) -> Json:
-    """Return platform and user_managed_networking; what the spec leaves open goes together with what it has."""
+    """Return platform and user_managed_networking, the missing one derived from the other and from `is_single`."""
     kind = {name: key for key, name in PLATFORMS.items()}.get(str(spec.get("platformType") or ""))
     managed = (spec.get("networking") or {}).get("userManagedNetworking")
     if kind is None:
@@ -89,7 +89,7 @@ def _platform(spec: Mapping[str, Any], *, is_single: bool) -> Json:
 
 
 def _hyperthreading(spec: Mapping[str, Any]) -> str:
-    """Return the roles with hyperthreading as the API has them; empty where no pool says anything."""
+    """Return the roles with hyperthreading in the API's form; empty if no pool sets it."""
     found = {}
     for key, role in _POOLS:
         pools = spec.get(key) or []
@@ -173,7 +173,7 @@ def mirror_overrides(name: str, data: Mapping[str, str]) -> Json:
 
 
 def ignored_validations(install: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return ids of validations of hosts and of the cluster that may fail, JSON lists; None where nothing is said."""
+    """Return ids of validations of hosts and of the cluster that may fail, JSON lists; None where unset."""
     annotations = install["metadata"].get("annotations") or {}
     if IGNORED_HOST not in annotations and IGNORED_CLUSTER not in annotations:
         return None
@@ -187,7 +187,7 @@ def ignored_validations(install: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def manifest_names(install: Mapping[str, Any]) -> list[str]:
-    """Return the names of the ConfigMaps of manifests; the older single reference counts where there are no others."""
+    """Return the names of the ConfigMaps of manifests; the older single reference is used if the list is empty."""
     spec = spec_of(install)
     refs = spec.get("manifestsConfigMapRefs")
     if not refs:
@@ -196,7 +196,7 @@ def manifest_names(install: Mapping[str, Any]) -> list[str]:
 
 
 def manifests(maps: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, bytes]:
-    """Return files from the data of ConfigMaps by name. Raises SpecError for a file that two of them have."""
+    """Return files by name from the data of ConfigMaps. Raises SpecError for a file in two ConfigMaps."""
     files: dict[str, bytes] = {}
     owners: dict[str, str] = {}
     for name, data in maps:
@@ -208,7 +208,7 @@ def manifests(maps: Iterable[tuple[str, Mapping[str, str]]]) -> dict[str, bytes]
 
 
 def import_params(deployment: Mapping[str, Any], release: Release | None) -> Json:
-    """Return import-cluster-params of a cluster that is installed already; ``release``: the one of hosts to come."""
+    """Return import-cluster-params of an installed cluster; ``release``: for hosts to be added."""
     spec = spec_of(deployment)
     name = spec.get("clusterName") or deployment["metadata"]["name"]
     # Who imports a cluster need not know its id.

@@ -16,7 +16,7 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 @dataclass(frozen=True)
 class SyncProblem:
-    """Why a spec could not be passed on; ``is_input``: whoever wrote the resource, or what it names, must change it."""
+    """A reason that keeps a spec from the service; ``is_input``: its author has to change the resource or its input."""
 
     message: str
     is_input: bool

@@ -22,7 +22,7 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class SelectorError(ValueError):
-    """A label selector that selects nothing by any rule."""
+    """A label selector that is invalid."""
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -38,7 +38,7 @@ def _matches(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     operator, values = expression.get("operator"), expression.get("values") or []
     if operator not in _OPERATORS or (operator in ("In", "NotIn")) != bool(values):
         raise SelectorError(
-            f"matchExpressions of {expression.get('key')}: operator {operator!r} with {len(values)} values is none"
+            f"matchExpressions of {expression.get('key')}: operator {operator!r} with {len(values)} values is invalid"
         )
     value = labels.get(expression.get("key", ""))
     if operator == "In":
@@ -105,7 +105,7 @@ def missing_cluster(inputs: Inputs) -> str:
 
 
 def problems(inputs: Inputs) -> list[str]:
-    """Return what is wrong with the objects themselves, each in a sentence that names object and field."""
+    """Return the objects' own errors, a sentence each that names object and field."""
     spec, found = inputs.spec, []
     if inputs.secret_problem:
         found.append(inputs.secret_problem)
@@ -138,7 +138,7 @@ def _interfaces(config: Json) -> list[Json]:
 
 
 def parameters(inputs: Inputs) -> Json:
-    """Return infra-env-create-params; each is sent, so that one that is taken out of the spec is taken back."""
+    """Return infra-env-create-params; all are sent, so that removing a field of the spec resets it."""
     spec = inputs.spec
     proxy = spec.get("proxy") or {}
     params: Json = {
@@ -184,7 +184,7 @@ def _static(config: Json) -> Json:
 
 
 def with_names(reason: str, configs: Sequence[Json]) -> str:
-    """Return the service's sentence with NMStateConfigs by their names in place of their numbers."""
+    """Replace the numbers of NMStateConfigs in the service's sentence by their names."""
     names = [key_of(config).name for config in configs]
     return re.sub(r"static_network_config\[(\d+)\]", lambda at: f"NMStateConfig {names[int(at[1])]}", reason)
 

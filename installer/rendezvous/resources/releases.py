@@ -2,7 +2,8 @@
 
 It is chosen by image, else by version and architecture, among the service's own and those that a hub has named
 (catalogue.py). A version is known where the service was started with it (RELEASE_IMAGES), or has read it
-(discovery/payload.py); a service without a release takes every well-formed version.
+(discovery/payload.py); a service without a release takes every well-formed version, except
+from a hub, which names releases itself (repeatable.py).
 """
 
 from __future__ import annotations

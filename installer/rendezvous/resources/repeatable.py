@@ -11,10 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from installer.assisted.errors import Conflict
+from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import architectures
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import clusters, infra_envs
+from installer.rendezvous.resources import clusters, infra_envs, releases
 from installer.rendezvous.resources.infra_envs import Check
 from installer.rendezvous.resources.requests.clusters import Body, ClusterParams, ClusterUpdate
 from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraEnvUpdate
@@ -46,6 +46,10 @@ def cluster(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
     digest = _digest(body)
     existing = engine.store.find_cluster(cluster_id)
     if existing is None:
+        version, image = body.openshift_version or "", body.ocp_release_image or ""
+        if not releases.chosen(engine.catalogue, version, body.cpu_architecture or "", image).release_image:
+            wanted = f"ocp_release_image {image}" if image else f"openshift_version {version}"
+            raise BadRequest(f"{wanted}: this service does not know this release; name it by PUT /releases first")
         return clusters.register(engine, body, identity=cluster_id, request=digest)
     if existing.request == digest:
         return existing

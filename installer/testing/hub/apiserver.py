@@ -29,10 +29,11 @@ _SUBRESOURCE_STATUS = {kind for kind in CUSTOM if kind.name != "NMStateConfig"}
 class Refused(Exception):
     """An answer other than success."""
 
-    def __init__(self, status: int, reason: str, message: str = "") -> None:
+    def __init__(self, status: int, reason: str, message: str = "", cause: str = "") -> None:
         super().__init__(message or reason)
         self.status = status
         self.reason = reason
+        self.cause = cause
 
 
 class Store:
@@ -58,6 +59,9 @@ class Store:
         with self.changed:
             if key in self.objects[kind]:
                 raise Refused(409, "AlreadyExists", f"{kind.plural} {key.name!r} already exists")
+            namespace = self.objects.get(NAMESPACE, {}).get(Key("", key.namespace)) or {"metadata": {}}
+            if "deletionTimestamp" in namespace["metadata"]:
+                raise Refused(403, "Forbidden", f"{key.namespace} is being terminated", "NamespaceTerminating")
             obj = copy.deepcopy(body) | {"apiVersion": kind.api_version, "kind": kind.name}
             if kind in _SUBRESOURCE_STATUS:
                 obj.pop("status", None)
@@ -374,4 +378,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _status(error: Refused) -> Json:
-    return {"kind": "Status", "status": "Failure", "code": error.status, "reason": error.reason, "message": str(error)}
+    details = {"causes": [{"reason": error.cause}]} if error.cause else {}
+    status = {"kind": "Status", "status": "Failure", "code": error.status, "reason": error.reason}
+    return status | {"message": str(error), "details": details}

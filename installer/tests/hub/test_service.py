@@ -63,6 +63,16 @@ def status_of(call: Any, *args: Any, **named: Any) -> int | None:
     return refused.value.status
 
 
+def test_a_cluster_of_no_release_is_refused(service: Standalone) -> None:
+    """Before any release is named; the repetition once it is named succeeds."""
+    client = service.hub()
+    for wanted in ({}, {"ocp_release_image": service.releases[OLD]}):
+        with pytest.raises(ClientError, match="does not know this release; name it by PUT /releases") as refused:
+            client.put_cluster(str(uuid.uuid4()), cluster_of(service, **wanted))
+        assert refused.value.status == 400
+    client.close()
+
+
 def test_releases_are_those_that_the_hub_names(service: Standalone, hub: HubClient) -> None:
     secret = service.pull_secret
     missing = service.releases[OLD].rpartition("@")[0] + "@sha256:" + "0" * 64

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from lab import topology
+from lab.cleanup import afterwards
 from lab.commands import cli, deploy, interrupts
 from lab.host import records
 from lab.host.identity import this_process
@@ -135,3 +136,16 @@ def test_an_interrupt_before_or_in_the_evidences_collection_leaves_it_out(collec
     if not collecting:
         work._collect()
     assert collected == ["all"] * collecting
+
+
+@pytest.mark.parametrize("keep", ["never", "always"])
+def test_a_failed_deployment_s_document_has_its_error_and_no_places_of_a_lab_that_is_gone(keep, record, capsys):
+    msgspec.structs.replace(record, cluster="installing").save()
+    lab = SimpleNamespace(id=record.id, artifacts="/evidence")
+    work = deploy._Installation(Namespace(output="json", lab_keep=keep), lab, None, [])
+    with pytest.raises(OSError, match="no room"), afterwards(("say how to go on", work._tell)):
+        raise OSError("no room")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["installed"], found["error"], found["kept"]) == (False, "no room", keep == "always")
+    assert (found["cluster"]["state"], "page" in found["cluster"]) == ("installing", keep == "always")
+    assert ("directory" in found) == (keep == "always")

@@ -147,6 +147,19 @@ def test_a_live_host_whose_agent_is_deleted_boots_again_and_an_installed_one_doe
     assert "image" not in pairing.bmh_change(host, env(), None, is_quiet=True, is_lost=True).get("spec", {})
 
 
+@pytest.mark.parametrize("has_booted", [False, True])
+def test_a_failed_host_is_the_clusters_only_if_it_has_booted_from_its_disk(has_booted):
+    host = bmh(state="provisioned", image={"url": URL}, annotations={} if has_booted else {pairing.LIVE: "agent"})
+    if has_booted:
+        host["metadata"]["annotations"][DETACHED] = pairing.BY_US
+    failed = agent(stage="Failed")
+    failed["status"]["debugInfo"] = {"state": "error"}
+    annotations = pairing.bmh_change(host, env(), failed, is_quiet=True)["metadata"].get("annotations", {})
+    assert not annotations.keys() & {DETACHED, pairing.LIVE}
+    lost = pairing.bmh_change(host, env(), None, is_quiet=True, is_lost=not has_booted).get("spec", {})
+    assert ("image" in lost) is not has_booted
+
+
 def test_disks_are_chosen_by_hints_and_never_any_without_a_fit():
     disks = [
         {"id": name, "byPath": f"/dev/disk/by-path/{name}", "sizeBytes": size << 30, "driveType": kind,

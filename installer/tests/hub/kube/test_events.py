@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from installer.hub.kube.events import Recorder
-from installer.hub.kube.kinds import AGENT_SERVICE_CONFIG, EVENT, INFRA_ENV, Key
+from installer.hub.kube.kinds import AGENT_SERVICE_CONFIG, EVENT, INFRA_ENV, NAMESPACE, Key
 from installer.testing.hub.apiserver import api_server
 
 
@@ -34,3 +34,16 @@ def test_an_api_that_takes_no_events_is_no_error(caplog):
         server.refusals.append(403)
         Recorder(api).event(env, "Made", "done")
     assert "event Made of edge/env" in caplog.text
+
+
+def test_a_namespace_that_is_terminating_gets_no_events_and_no_warnings(caplog):
+    with api_server() as server:
+        api = server.api()
+        env = api.create(INFRA_ENV, INFRA_ENV.new(Key("edge", "env")))
+        namespace = NAMESPACE.new(Key("", "edge"))
+        namespace["metadata"]["finalizers"] = ["kubernetes"]
+        api.create(NAMESPACE, namespace)
+        api.delete(NAMESPACE, Key("", "edge"))
+        Recorder(api).event(env, "Made", "done")
+        assert not api.list(EVENT)[0]
+    assert not caplog.text

@@ -136,6 +136,10 @@ def test_upstreams_false_alarm_is_not_repeated_and_a_real_one_names_the_agent():
     numbers = requirements("ready", MEMBERS[2]).message
     assert "3 control plane, 0 arbiter and 0 worker" in numbers
     assert "3 control plane, 0 arbiter and 1 worker" in numbers
+    for status in ("ready", "insufficient"):
+        surplus = requirements(status, (*THREE, Member("agent-4", "master", "insufficient"))).message
+        assert "requires 3 control plane, 0 arbiter and 0 worker agents" in surplus
+        assert surplus.endswith("; too many: 1 of master agents agent-0, agent-1, agent-2, agent-4")
 
 
 def test_a_host_without_an_agent_keeps_the_installation_from_starting():
