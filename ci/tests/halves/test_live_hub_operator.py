@@ -34,6 +34,34 @@ HYPERSHIFT = {
     "metadata": {"name": "hosted", "namespace": "default"},
     "spec": {"kubeconfigSecretRef": {"name": "x"}, "databaseStorage": {}, "filesystemStorage": {}},
 }
+_TEMPLATES = {"namespace": "open-cluster-management"}
+CLUSTER_INSTANCE = {
+    "apiVersion": "siteconfig.open-cluster-management.io/v1alpha1",
+    "kind": "ClusterInstance",
+    "metadata": {"name": "edge"},
+    "spec": {
+        "clusterName": "edge",
+        "baseDomain": "lab.test",
+        "clusterImageSetNameRef": "release",
+        "pullSecretRef": {"name": "pull"},
+        "templateRefs": [_TEMPLATES | {"name": "ai-cluster-templates-v1"}],
+        "nodes": [
+            {
+                "hostName": "n0.lab.test",
+                "bmcAddress": "redfish-virtualmedia+https://192.0.2.1/redfish/v1/Systems/1",
+                "bmcCredentialsName": {"name": "bmc"},
+                "bootMACAddress": "52:54:00:00:00:01",
+                "templateRefs": [_TEMPLATES | {"name": "ai-node-templates-v1"}],
+                "nodeNetwork": {
+                    "config": {
+                        "interfaces": [{"name": "eth0", "type": "ethernet", "ipv4": {"enabled": True, "dhcp": True}}]
+                    },
+                    "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:01"}],
+                },
+            }
+        ],
+    },
+}
 FOREIGN = "hardwaredata.metal3.io"
 
 
@@ -104,6 +132,22 @@ def test_installing_again_changes_nothing_and_what_is_foreign_stays(installed):
     assert again.returncode == 0, again.stderr
     assert f"{FOREIGN}: is there already and not of node0" in again.stderr
     assert "brought up to date" not in again.stderr
+
+
+def test_what_render_makes_is_applied_as_a_folder(installed, tmp_path):
+    file, folder = tmp_path / "edge.yaml", tmp_path / "edge"
+    file.write_text(yaml.safe_dump(CLUSTER_INSTANCE))
+    command = [sys.executable, "-m", "installer", "hub", "render", str(file), "-o", str(folder)]
+    made = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 0, made.stderr
+    assert "amespace edge" in made.stderr  # as siteconfig, whose ClusterInstance is in it already
+    installed.kubectl("create", "namespace", "edge")
+    taken = installed.kubectl("apply", "-k", str(folder))
+    assert taken.returncode == 0, taken.stderr
+    kinds = "clusterdeployments,agentclusterinstalls,infraenvs,nmstateconfigs,baremetalhosts"
+    names = installed.kubectl("get", kinds, "-n", "edge", "-o", "name").stdout.split()
+    assert len(names) == 5, names
+    assert installed.kubectl("delete", "-k", str(folder), "--timeout=50s").returncode == 0
 
 
 def test_an_infra_env_becomes_available_by_the_rights_of_the_account_alone(installed, account, tmp_path):
