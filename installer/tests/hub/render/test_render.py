@@ -3,6 +3,7 @@
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -48,8 +49,8 @@ def instance(*nodes, **more):
 
 def site(*nodes, version="v2", **more):
     cluster = {"clusterName": "north", "nodes": list(nodes or (node(0),))} | more
-    spec = {"baseDomain": "lab.test", "pullSecretRef": {"name": "pull"}, "clusterImageSetNameRef": "release"}
-    spec["clusters"] = [cluster]
+    spec: dict[str, Any] = {"baseDomain": "lab.test", "pullSecretRef": {"name": "pull"}, "clusters": [cluster]}
+    spec["clusterImageSetNameRef"] = "release"
     return {"apiVersion": f"ran.openshift.io/{version}", "kind": "SiteConfig", "metadata": {"name": "s"}, "spec": spec}
 
 
@@ -117,8 +118,11 @@ def test_a_site_config_has_one_infra_env_and_its_manifests(render, tmp_path):
     worker = node(1, role="worker", crSuppression=["BareMetalHost"])
     worker["crAnnotations"] = {"add": {"NMStateConfig": {"x": "node"}}}
     worker["nodeNetwork"] = {"config": {"interfaces": []}, "interfaces": [{"name": "e", "macAddress": MACS[1]}]}
-    more = {"crAnnotations": {"add": {"NMStateConfig": {"x": "c", "z": "c"}, "InfraEnv": {"z": "c"}}}}
-    more |= {"apiVIP": "192.0.2.1", "extraManifests": {"searchPaths": ["extra"]}}
+    more: dict[str, Any] = {
+        "crAnnotations": {"add": {"NMStateConfig": {"x": "c", "z": "c"}, "InfraEnv": {"z": "c"}}},
+        "apiVIP": "192.0.2.1",
+        "extraManifests": {"searchPaths": ["extra"]},
+    }
     code, found, _ = render(site(node(0, ironicInspect="disabled"), worker, version="v1", **more))
     assert code == 0
     assert next(iter(found))[0] == "Namespace"
