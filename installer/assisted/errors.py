@@ -78,7 +78,7 @@ class Conflict(ServiceError):
 
 
 class Gone(ServiceError):
-    """What is asked for was there once: a mark from before what the feed of changes remembers."""
+    """A thing that was there once: a mark from before what the feed of changes remembers."""
 
     status = 410
 

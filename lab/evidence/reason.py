@@ -34,7 +34,7 @@ class Reason:
 
     @property
     def cause(self) -> str:
-        """Whose fault it is, and what shows it."""
+        """The owner of a fault, and the evidence for it."""
         hit = next((hit for hit in self.diagnosis.shown if hit.symptom.label == self.diagnosis.label), None)
         whose = " ".join(text for text in (self.diagnosis.label.value, self.diagnosis.component) if text)
         if hit is None:

@@ -73,7 +73,7 @@ def resolve(lab: Lab, clusters: Mapping[str, str]) -> None:
 
 
 class Life:
-    """What a person does with kubectl in the namespace of a hub's machines, and what is seen of it."""
+    """A person's use of kubectl in the namespace of a hub's machines."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub

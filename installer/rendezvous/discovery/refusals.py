@@ -1,4 +1,4 @@
-"""What was refused lately: asked again soon, it is refused with the same reason and without a look."""
+"""Recent refusals: the same request is refused again for a while, with the same reason and without a look."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _FORGOTTEN = ("forgotten", "", "")
 
 
 class Subject(NamedTuple):
-    """What has changed: a ``cluster``, ``host`` or ``infra_env``."""
+    """A change of a ``cluster``, ``host`` or ``infra_env``."""
 
     kind: str
     id: str

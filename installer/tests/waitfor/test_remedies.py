@@ -1,4 +1,4 @@
-"""What wait-for makes of the words of podman, skopeo and Go: the cause, the field, the remedy."""
+"""Causes, fields and remedies that wait-for finds in the words of podman, skopeo and Go."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_kubeconfig_leads_through_the_proxy():
 
 
 def test_each_proxy_has_files_of_its_own_and_removes_them(tmp_path):
-    """Whichever signal or end of its lab ends it: those of another one at the same lab stay."""
+    """Its files go with it, by any signal or the end of its lab; those of another proxy of the same lab stay."""
     auth = tmp_path / "cluster/auth"
     auth.mkdir(parents=True)
     (auth / "kubeconfig").write_text("clusters: []\n")
