@@ -14,7 +14,7 @@ from installer.hub.render.resources import LEFT_OUT, problems, resources
 
 log = logging.getLogger(__name__)
 KUSTOMIZATION = "kustomization.yaml"
-_MARK = "# Made by node0 hub render, as are the files that it names.\n"
+_MARK = "# Made by node0 hub render, which replaces it.\n"
 
 
 def run(files: list[Path], output: Path | None) -> int:
@@ -65,8 +65,11 @@ def _needs(clusters: list[Cluster]) -> list[str]:
 
 def _write(objects: list[Json], folder: Path) -> None:
     """Write the objects and a kustomization; an earlier render's files go. Raises ConfigError and StateError."""
-    texts = {_file_name(obj): yamltext.dump(obj) for obj in objects}
+    texts = {_file_name(obj): _MARK + yamltext.dump(obj) for obj in objects}
     earlier = _earlier(folder)
+    for name in sorted(earlier | texts.keys()):
+        if Path(name).name != name or not _is_own(folder / name):
+            raise ConfigError(f"--output: {folder / name}: is not of a render: move it, or render into another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -87,6 +90,18 @@ def _file_name(obj: Json) -> str:
     return "_".join([metadata.get("namespace") or metadata["name"], obj["kind"].lower(), metadata["name"]]) + ".yaml"
 
 
+def _is_own(path: Path) -> bool:
+    """Return whether a render made this file, or there is none."""
+    if path.is_symlink():
+        return False
+    try:
+        return path.read_bytes().startswith(_MARK.encode())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
 def _earlier(folder: Path) -> set[str]:
     """Return the names of an earlier render's files. Raises ConfigError if the folder holds something else."""
     try:
@@ -95,7 +110,7 @@ def _earlier(folder: Path) -> set[str]:
         text = (folder / KUSTOMIZATION).read_text()
         names = yamltext.load(text)["resources"] if text.startswith(_MARK) else []
         if text.startswith(_MARK):
-            return {str(name) for name in names if Path(str(name)).name == name}
+            return set(map(str, names))
     except (OSError, YamlError, KeyError, TypeError, UnicodeDecodeError):
         pass
     raise ConfigError(f"--output: {folder}: must be new, empty, or the folder of an earlier render")

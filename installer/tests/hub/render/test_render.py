@@ -200,6 +200,21 @@ def test_a_folder_is_kubectls_and_of_the_last_render_alone(render, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("name", ["mine.yaml", "../of-another-render/kustomization.yaml"])
+def test_files_that_no_render_made_stay(render, tmp_path, name):
+    folder, another = tmp_path / "out", tmp_path / "of-another-render"
+    assert render(instance(), options=["-o", str(folder)])[0] == 0
+    assert render(instance(), options=["-o", str(another)])[0] == 0
+    (folder / "mine.yaml").write_text("kind: Mine\n")
+    listing = folder / "kustomization.yaml"
+    listing.write_text(listing.read_text() + f"- {name}\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")}
+    code, _, lines = render(instance(), options=["-o", str(folder)])
+    assert code == 1
+    assert f"{name}: is not of a render" in lines[0]
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.yaml")} == before
+
+
 def values():
     scalars = st.none() | st.booleans() | st.integers() | st.just(SECRET) | st.sampled_from(["", "a/b", "{", MACS[0]])
     return st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("name"), inner))
