@@ -129,7 +129,7 @@ def test_deploy_as_json_is_one_document(cluster, capfd):
     assert deploy(cluster, "--lab-keep", "never", "-o", "json") == 0
     told = json.loads(capfd.readouterr().out)
     assert (told["installed"], told["kept"], told["cluster"]["state"]) == (True, False, "installed")
-    assert told["cluster"]["console"]["command"] == f"node0-lab open --lab {told['lab']} console"
+    assert set(told["cluster"]) == {"state"}, "places of a lab that is gone"
     assert [machine["name"] for machine in told["machines"]] == ["master-0"]
     assert "install-config.yaml: additionalTrustBundle: none → 1 certificate" in told["adapted"]
     assert "machines: 256 → 16384 MiB of memory (master-0): less is refused by the release's service" in told["notes"]
