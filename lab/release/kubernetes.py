@@ -23,7 +23,16 @@ from lab.release.stage.store import Store, default_cache
 
 SOURCE = "kubernetes"
 UPSTREAM = "1.20.2"
-BINARIES = ("kube-apiserver", "kube-controller-manager", "kubelet")
+#: What is built, as make's targets: the last part of each is the program's name.
+BINARIES = (
+    "cmd/kube-apiserver",
+    "cmd/kube-controller-manager",
+    "cmd/kube-proxy",
+    "cmd/kube-scheduler",
+    "cmd/kubelet",
+)
+#: Kubernetes' own tests, the program that runs them in parallel, and the image that most of them start.
+TESTS = ("test/e2e/e2e.test", "test/images/agnhost", "vendor/github.com/onsi/ginkgo/ginkgo")
 GO_ROOT = Path("/usr/lib/go-1.19")
 REFLECT2 = Path("/usr/share/gocode/src/github.com/modern-go/reflect2")
 VENDORED_REFLECT2 = Path("vendor/github.com/modern-go/reflect2")
@@ -120,26 +129,36 @@ class Inputs:
 
     source: str
     upstream: str
-    binaries: tuple[str, ...]
+    targets: tuple[str, ...]
     packages: Mapping[str, str]
     changes: tuple[tuple[str, str, str], ...]
     environment: Mapping[str, str]
     link_flags: str
 
     @classmethod
-    def now(cls) -> Inputs:
-        """Return them as this module and this host have them. Raises ToolMissing."""
+    def now(cls, targets: tuple[str, ...]) -> Inputs:
+        """Return them for these targets as this module and this host have them. Raises ToolMissing."""
         packages = host_packages(*_HOST_PACKAGES)
-        return cls(SOURCE, UPSTREAM, BINARIES, packages, CHANGES, ENVIRONMENT, LINK_FLAGS)
+        return cls(SOURCE, UPSTREAM, targets, packages, CHANGES, ENVIRONMENT, LINK_FLAGS)
+
+    @property
+    def programs(self) -> list[str]:
+        """Return the programs' names."""
+        return [target.rpartition("/")[2] for target in self.targets]
 
 
 def build_kubernetes(cache: Path | None = None) -> Path:
-    """Return the directory with kube-apiserver, kube-controller-manager and kubelet (static, stripped, amd64).
+    """Return the directory with the programs of BINARIES (static, stripped, amd64).
 
-    Built once for all Inputs (about 8 minutes of CPU); later calls return at once. The directory also holds
+    Built once for all Inputs (about 10 minutes of CPU); later calls return at once. The directory also holds
     ``kubernetes.json``: the source package's version and each binary's SHA-256.
     """
-    return Store(cache or default_cache()).stage("kubernetes", Inputs.now(), _build)
+    return Store(cache or default_cache()).stage("kubernetes", Inputs.now(BINARIES), _build)
+
+
+def build_tests(cache: Path | None = None) -> Path:
+    """Return the directory with the programs of TESTS, built like `build_kubernetes`'s (about 12 minutes of CPU)."""
+    return Store(cache or default_cache()).stage("kubernetes-tests", Inputs.now(TESTS), _build)
 
 
 def _build(store: Store, inputs: Inputs, out: Path) -> None:
@@ -151,13 +170,13 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
         _replace_reflect2(tree)
         _change(tree, inputs.changes)
         built = _make(store, inputs, work, tree)
-        for name in inputs.binaries:
+        for name in inputs.programs:
             shutil.copy2(built / name, out / name)
             (out / name).chmod(0o755)
         info = {
             "version": inputs.upstream,
             "source": f"{inputs.source} {version}",
-            "sha256": {name: file_sha256(out / name) for name in inputs.binaries},
+            "sha256": {name: file_sha256(out / name) for name in inputs.programs},
         }
         (out / INFO).write_text(json.dumps(info, indent=1) + "\n")
     finally:
@@ -228,12 +247,11 @@ def _make(store: Store, inputs: Inputs, work: Path, tree: Path) -> Path:
         "PWD": str(tree),
         "KUBE_GIT_VERSION_FILE": str(version_file),
     }
-    what = " ".join(f"cmd/{name}" for name in inputs.binaries)
-    argv = ["make", f"WHAT={what}", f"GOLDFLAGS={inputs.link_flags}"]
+    argv = ["make", f"WHAT={' '.join(inputs.targets)}", f"GOLDFLAGS={inputs.link_flags}"]
     environment = {**inputs.environment, **places}
     progress.run(argv, label="kubernetes-make", log=store.log("kubernetes-make"), cwd=tree, env=environment)
     built = tree / "_output" / "bin"
-    absent = [name for name in inputs.binaries if not (built / name).exists()]
+    absent = [name for name in inputs.programs if not (built / name).exists()]
     if absent:
         raise RecipeMismatch(f"make ended well but left no {', '.join(absent)} in {built}")
     return built

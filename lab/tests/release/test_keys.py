@@ -76,7 +76,7 @@ def declared(tmp_path: Path) -> dict[str, tuple[Any, Callable[..., None]]]:
     writer.add_bytes("etc/x", "1")
     contents = writer.contents()
     return {
-        "kubernetes": (kubernetes.Inputs.now(), BUILDERS["kubernetes.build"]),
+        "kubernetes": (kubernetes.Inputs.now(kubernetes.BINARIES), BUILDERS["kubernetes.build"]),
         "base": (debian.BaseInputs("suite", ("a",), tools), BUILDERS["image.debian.build_base"]),
         "debs": (debian.DebInputs(base, {"g": group}), BUILDERS["image.debian.download"]),
         "packages": (debian.PackageInputs("g", base, group, Unkeyed({})), BUILDERS["image.debian.package_layer"]),
@@ -199,11 +199,11 @@ def test_lists_that_stages_are_asked_for_with(owner, name, function, asked, monk
 @pytest.mark.parametrize("variable", ["PATH", "GOFLAGS", "CGO_ENABLED", "KUBE_GIT_VERSION", "MAKEFLAGS"])
 def test_kubernetes_is_not_built_with_the_callers_environment(variable, monkeypatch, tmp_path):
     environment: dict[str, str] = {}
-    inputs = kubernetes.Inputs.now()
+    inputs = kubernetes.Inputs.now(kubernetes.BINARIES)
     monkeypatch.setenv(variable, "/callers/own")
     monkeypatch.setattr(kubernetes.progress, "run", lambda *_a, env, **_kw: environment.update(env))
     (tmp_path / "work/tree/_output/bin").mkdir(parents=True)
-    for name in kubernetes.BINARIES:
+    for name in inputs.programs:
         (tmp_path / "work/tree/_output/bin" / name).touch()
     kubernetes._make(Store(tmp_path), inputs, tmp_path / "work", tmp_path / "work/tree")
     assert environment["GOPATH"]
