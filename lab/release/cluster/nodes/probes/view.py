@@ -168,8 +168,3 @@ def masters_without(view: View, namespace: str, name: str) -> list[str]:
             if pod["metadata"]["namespace"] == namespace and pod["metadata"]["name"].startswith(name) and pod_ready(pod)
         }
     )
-
-
-def static_pods(view: View, namespace: str, name: str) -> tuple[int, int]:
-    """Count the control plane nodes that have this static pod Ready, and all of them."""
-    return len(view.masters) - len(masters_without(view, namespace, name)), len(view.masters)
