@@ -17,7 +17,7 @@ from lab.release.cluster import templates, tls
 from lab.release.cluster.ignition import keepalived, machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.nodes import probes
+from lab.release.cluster.nodes.probes.view import address, addresses
 from lab.release.cluster.pods import staticpods
 from lab.testing.ignition import read_data_url
 
@@ -116,9 +116,9 @@ def test_a_nodes_address_is_the_first_that_its_kubelet_tells() -> None:
             ]
         }
     }
-    assert probes.address(node) == "[2001:db8::9]"
-    assert probes.addresses(node) == ["2001:db8::9", "192.0.2.9"]
-    assert (probes.address({"status": {}}), probes.addresses({})) == ("", [])
+    assert address(node) == "[2001:db8::9]"
+    assert addresses(node) == ["2001:db8::9", "192.0.2.9"]
+    assert (address({"status": {}}), addresses({})) == ("", [])
 
 
 def test_pod_networks_are_one_a_family_the_services_first() -> None:
