@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,13 @@ def test_the_network_of_pods_has_the_part_of_each_family() -> None:
     text = templates.text("cni.conflist.tmpl")
     assert '{{range $i, $range := .PodCIDRRanges}}{{if $i}}, {{end}}[{"subnet": "{{$range}}"}]{{end}}' in text
     assert '{{range $i, $route := .Routes}}{{if $i}}, {{end}}{"dst": "{{$route}}"}{{end}}' in text
+
+
+def test_the_network_of_pods_is_not_looked_for_where_podman_keeps_its_own() -> None:
+    settings = tomllib.loads(templates.fill("containerd.toml", pod_image="p", registry_auth=""))
+    network = settings["plugins"]["io.containerd.grpc.v1.cri"]["cni"]
+    assert network["conf_template"] == "/etc/containerd/cni.conflist.tmpl"
+    assert not network["conf_dir"].startswith("/etc/cni/")
 
 
 PLACE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import requests
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Kube, Object
-from lab.release.cluster.kube.conditions import is_status
+from lab.release.cluster.kube.conditions import Changed, is_status
+from lab.release.cluster.kube.lease import parse_time
 
 #: Seconds within which a part must answer.
 SECONDS = 20.0
+#: For how long a node that has joined may be starting, as for a DaemonSet that awaits it (reference/cluster.md §5.5).
+STARTING_SECONDS = 600.0
 #: What the pods are called that teach nodes to fence each other, before the node's name.
 SETUP = "tnf-setup-"
 
@@ -86,6 +90,17 @@ def address(node: Object) -> str:
 def node_ready(node: Object) -> bool:
     """Return whether the node's condition Ready is True."""
     return is_status(node.get("status", {}).get("conditions") or [], "Ready")
+
+
+def condition(view: View, nodes: Sequence[Object], lacking: Iterable[str]) -> Changed:
+    """Return the condition that tells of a part that runs on each of ``nodes`` and does not serve on those ``lacking``
+    it, by name: a node that starts makes nothing worse."""
+    names = set(lacking)
+    lack = [node for node in nodes if node["metadata"]["name"] in names]
+    if len(lack) == len(nodes):
+        return "Available"
+    ages = [(view.now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds() for node in lack]
+    return "Progressing" if lack and max(ages) < STARTING_SECONDS else "Degraded"
 
 
 def pod_ready(pod: Object) -> bool:
