@@ -96,3 +96,7 @@ class AgentError(ClusterError):
         super().__init__(f"{program}: {seen}")
         self.program = program
         self.seen = seen
+
+
+class VolumeError(ClusterError):
+    """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""
