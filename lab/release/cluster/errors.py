@@ -100,3 +100,12 @@ class AgentError(ClusterError):
 
 class VolumeError(ClusterError):
     """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""
+
+
+class NetworkError(ClusterError):
+    """A program that changes a node's network has failed."""
+
+    def __init__(self, command: str, seen: str) -> None:
+        super().__init__(f"{command}: {seen}")
+        self.command = command
+        self.seen = seen
