@@ -247,7 +247,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component("haproxy-router", entrypoint=("/usr/sbin/haproxy",), packages=("haproxy",)),
     Component(
         "hyperkube",
-        binaries=("kube-apiserver", "kube-controller-manager"),
+        binaries=("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
         versions=_KUBERNETES,
         display_names=_KUBERNETES_NAME,
     ),

@@ -10,6 +10,7 @@ from lab.release.cluster.nodes.probes.etcd import etcd
 from lab.release.cluster.nodes.probes.ingress import console, ingress
 from lab.release.cluster.nodes.probes.kube_apiserver import kube_apiserver
 from lab.release.cluster.nodes.probes.kube_controller_manager import kube_controller_manager
+from lab.release.cluster.nodes.probes.kube_scheduler import kube_scheduler
 from lab.release.cluster.nodes.probes.machine_approver import machine_approver
 from lab.release.cluster.nodes.probes.machine_config import machine_config
 from lab.release.cluster.nodes.probes.network import network
@@ -20,6 +21,7 @@ PROBES: dict[str, Callable[[View], Finding]] = {
     "etcd": etcd,
     "kube-apiserver": kube_apiserver,
     "kube-controller-manager": kube_controller_manager,
+    "kube-scheduler": kube_scheduler,
     "network": network,
     "dns": dns,
     "machine-config": machine_config,
