@@ -77,7 +77,8 @@ def _of_service(service: Object) -> Iterator[Record]:
 
 
 def _is_headless(service: Object) -> bool:
-    return service["spec"].get("type") != "ExternalName" and service["spec"].get("clusterIP") == "None"
+    spec = service["spec"]
+    return bool(spec.get("type") != "ExternalName" and spec.get("clusterIP") == "None")
 
 
 def _host(endpoint: Object, address: str) -> str:

@@ -65,7 +65,7 @@ class Node:
             self.process.wait()
 
     def feed(self, services: dict, slices: dict, namespaces: tuple[str, ...] = ("ns",)) -> None:
-        objects = {("", name): {} for name in namespaces}
+        objects: dict = {("", name): {} for name in namespaces}
         for kind, seen in zip(KINDS, (services, slices, objects), strict=True):
             self.feeder.note(kind, seen)
 
