@@ -177,7 +177,8 @@ Changed = Literal["Available", "Degraded", "Progressing"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one operator's probe; the message stays the same while nothing changes."""
+    """The result of one operator's probe; the message stays the same while nothing changes. A good one that changes
+    Degraded tells of something that is asked for and never will be served."""
 
     good: bool
     message: str
@@ -199,14 +200,15 @@ def operator_status(
     conditions: list[Condition] = list(status.get("conditions") or [])
     first_time = not finding.good and not status.get("versions")
     serves = finding.good or (not first_time and finding.condition != "Available")
+    lacks = finding.condition == "Degraded" if finding.good else not first_time and finding.condition != "Progressing"
     states = {
         "Progressing": first_time or (not finding.good and finding.condition == "Progressing"),
         "Available": serves,
-        "Degraded": not finding.good and not first_time and finding.condition != "Progressing",
+        "Degraded": lacks,
     }
     unusual = {kind for kind, state in states.items() if state != (kind == "Available")}
     worse = any(is_status(conditions, kind, "True" if kind == "Available" else "False") for kind in unusual)
-    if worse and bad_seconds < PATIENCE_SECONDS:
+    if worse and not finding.good and bad_seconds < PATIENCE_SECONDS:
         return status
     for kind, state in states.items():
         reason = finding.reason if kind in unusual else "AsExpected"

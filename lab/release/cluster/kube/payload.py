@@ -132,6 +132,8 @@ def cluster_values(config: InstallConfig, apps_domain: str) -> dict[str, str]:
         "AppsDomain": apps_domain,
         "ClusterNetworks": ",".join(cidr for cidr, _ in config.cluster_networks),
         "DNSAddress": config.dns_ip,
+        "DualStack": str(config.dual_stack).lower(),
+        "PodNetworks": ",".join(cidr for cidr, _ in config.pod_networks),
         "ServiceNetworks": ",".join(config.service_networks),
     }
 

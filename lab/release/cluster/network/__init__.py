@@ -1,1 +1,1 @@
-"""The node's network: routes to other nodes' pods, and the cluster's DNS zone."""
+"""The network's share of a node: routes to other nodes' pods, and the zone of its DNS server."""

@@ -21,6 +21,7 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import payload
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.kube.resources import CONFIG, read_config
+from lab.release.cluster.nodes import policies
 from lab.release.cluster.nodes.podnetworks import PodNetworks
 from lab.release.cluster.version_operator.operators import Operators
 from lab.release.cluster.version_operator.sync import Syncer
@@ -84,6 +85,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
+        threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]
     for thread in threads:
         thread.start()
@@ -91,8 +93,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
         syncer.run(stop)
     finally:
         stop.set()
-        for thread in threads:
-            thread.join(END_SECONDS)
+        threads[0].join(END_SECONDS)  # the others may be waiting for an event
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -108,6 +108,8 @@ def test_the_clusters_values_are_those_of_its_configuration():
         "AppsDomain": "apps.elsewhere.test",
         "ClusterNetworks": "fd01::/48,10.128.0.0/14",
         "DNSAddress": "fd02::a",
+        "DualStack": "true",
+        "PodNetworks": "fd01::/48,10.128.0.0/14",
         "ServiceNetworks": "fd02::/112,172.30.0.0/16",
     }
 
