@@ -16,6 +16,7 @@ from functools import partial
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.metrics import server
+from lab.release.cluster.network import zone
 from lab.release.cluster.network.routes import Routes
 from lab.release.cluster.storage import volumes
 
@@ -53,6 +54,7 @@ def main() -> int:
         return 1
     parts = {
         "pod routes": routes.run,
+        "DNS zone": partial(zone.run, kube),
         "volumes": partial(volumes.run, kube, os.environ["NODE_NAME"]),
         "metrics": partial(server.run, kube),
     }

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from lab.release.cluster.errors import ClusterError, VolumeError
-from lab.release.cluster.kube.client import Kube, Object, Objects
 from lab.release.cluster.kube import events
+from lab.release.cluster.kube.client import Kube, Object, Objects
 from lab.release.cluster.storage import claims
 from lab.release.cluster.storage.directories import Directories
 
