@@ -26,7 +26,7 @@ def send(
     about |= {key: meta[key] for key in ("namespace", "uid") if meta.get(key)}
     namespace = meta.get("namespace") or "default"
     same = "\0".join((obj["kind"], meta.get("uid", ""), reason, message, component, host)).encode()
-    event = {
+    event: Object = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {

@@ -52,7 +52,7 @@ def main() -> int:
     except (ClusterError, KeyError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    parts = {
+    parts: dict[str, Callable[[threading.Event], None]] = {
         "pod routes": routes.run,
         "DNS zone": partial(zone.run, kube),
         "volumes": partial(volumes.run, kube, os.environ["NODE_NAME"]),
