@@ -88,7 +88,13 @@ def registry_files(config: InstallConfig) -> list[Config]:
 
 def _kubelet_conf(config: InstallConfig) -> str:
     gates = "IPv6DualStack: true" if config.dual_stack else ""
-    return templates.fill("kubelet.conf", dns_ip=config.dns_ip, any_address=config.any_address, feature_gates=gates)
+    return templates.fill(
+        "kubelet.conf",
+        dns_ip=config.dns_ip,
+        any_address=config.any_address,
+        feature_gates=gates,
+        lease_seconds=str(config.node_grace_seconds),
+    )
 
 
 def _proxy_files(config: InstallConfig) -> list[Config]:

@@ -20,8 +20,8 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Finding, is_status, operator_status, put, stamp
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
-from lab.release.cluster.nodes import probes
-from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.nodes.probes.table import PROBES
+from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
 from lab.release.cluster.nodes.scaling import Scaling, Wanted
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
     name, wanted = pool["metadata"]["name"], pool["spec"]["configuration"]["name"]
     of_pool = [n for n in nodes if machineconfig.role_of(n) == name]
     current = [n for n in of_pool if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
-    ready = [n for n in current if probes.node_ready(n)]
+    ready = [n for n in current if node_ready(n)]
     updated = len(current) == len(of_pool)
     conditions = list((pool.get("status") or {}).get("conditions") or [])
     text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
@@ -199,7 +199,7 @@ class Operators:
                 for p in seen.pods
                 if p["metadata"]["namespace"] == f"openshift-{name}"
                 and p["metadata"]["name"].startswith(f"{name}-")  # not what installs it
-                and probes.pod_ready(p)
+                and pod_ready(p)
                 and p["spec"].get("nodeName")
             )
             status = dict(obj.get("status") or {})
@@ -232,7 +232,7 @@ class Operators:
         findings: dict[str, Finding] = {}
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
             name = listed["metadata"]["name"]
-            probe = probes.PROBES.get(name)
+            probe = PROBES.get(name)
             if probe is None:
                 continue
             finding = probe(seen)
@@ -250,7 +250,7 @@ class Operators:
                 listed.get("status") or {}, finding, bad_seconds, seen.now, versions=self._versions
             )
             self._write_status(full, status)
-        self.good = len(findings) == len(probes.PROBES) and all(f.good for f in findings.values())
+        self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
         return findings
 
     def _ingress(self, seen: View, good: bool) -> None:

@@ -20,7 +20,7 @@ from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
-from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.nodes.probes.view import View
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
 from lab.testing.clusterapi import Api, node
 from lab.testing.scaling import CONFIG, etcd_argv
