@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 
 import requests
@@ -108,25 +112,59 @@ def pod_ready(pod: Object) -> bool:
     return is_status(pod.get("status", {}).get("conditions") or [], "Ready")
 
 
-def get(url: str, verify: Path | bool, cert: tuple[str, str] | None = None) -> tuple[int, str]:
-    """Return status and body of a GET; 0 and the error when there is no answer. No proxy, no redirect."""
+def get(url: str, verify: Path | bool, cert: tuple[str, str] | None = None, *, post: object = None) -> tuple[int, str]:
+    """Return status and body of a GET, or of ``post`` as JSON; 0 and the error when there is no answer. No proxy, no
+    redirect."""
     with requests.Session() as session:
         session.trust_env = False
         try:
-            answer = session.get(
-                url, verify=str(verify) if verify else False, cert=cert, timeout=SECONDS, allow_redirects=False
+            answer = session.request(
+                "GET" if post is None else "POST",
+                url,
+                json=post,
+                verify=str(verify) if verify else False,
+                cert=cert,
+                timeout=SECONDS,
+                allow_redirects=False,
             )
         except (requests.RequestException, OSError) as error:
             return 0, f"{type(error).__name__}: {str(error).rsplit(':', maxsplit=1)[-1].strip(' )')}"
         return answer.status_code, answer.text
 
 
-def static_pods(view: View, namespace: str, name: str) -> tuple[int, int]:
-    """Count the control plane nodes that have this static pod Ready, and all of them."""
-    ready = {
-        pod["spec"].get("nodeName")
-        for pod in view.pods
-        if pod["metadata"]["namespace"] == namespace and pod["metadata"]["name"].startswith(name) and pod_ready(pod)
-    }
-    names = {n["metadata"]["name"] for n in view.masters}
-    return len(ready & names), len(names)
+@contextmanager
+def localhost_at(
+    ip: str, port: int, ca_file: Path | str, cert: tuple[str, str] | None = None
+) -> Iterator[HTTPConnection]:
+    """Provide a connection to a server at an address, which shows the certificate for `localhost` when asked for that
+    name."""
+    context = ssl.create_default_context(cafile=ca_file)
+    if cert is not None:
+        context.load_cert_chain(*cert)
+    with (
+        socket.create_connection((ip, port), timeout=SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secure,
+    ):
+        connection = HTTPConnection("localhost", timeout=SECONDS)
+        connection.sock = secure
+        yield connection
+
+
+def asked(connection: HTTPConnection, method: str, path: str) -> str:
+    """Ask; return nothing for a 200, else the request and its answer. Raises OSError, HTTPException."""
+    connection.request(method, path)
+    answer = connection.getresponse()
+    body = " ".join(answer.read().decode(errors="replace").split())
+    return "" if answer.status == 200 else f"{method} {path}: {answer.status} {body[:80]}".strip()
+
+
+def masters_without(view: View, namespace: str, name: str) -> list[str]:
+    """Return the control plane nodes, by name, that do not have this static pod Ready."""
+    return sorted(
+        {str(n["metadata"]["name"]) for n in view.masters}
+        - {
+            pod["spec"].get("nodeName")
+            for pod in view.pods
+            if pod["metadata"]["namespace"] == namespace and pod["metadata"]["name"].startswith(name) and pod_ready(pod)
+        }
+    )
