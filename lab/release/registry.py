@@ -144,9 +144,7 @@ def _wait_ready(address: str, child: subprocess.Popen[bytes], log: Path) -> None
     raise RegistryFailed(f"docker-registry on {address} did not answer /v2/ in {START_SECONDS:.0f}s, last: {last}")
 
 
-def push(
-    layout: Path, tag: str, address: str, *, remote_tag: str, log: Path, repository: str = REPOSITORY
-) -> None:
+def push(layout: Path, tag: str, address: str, *, remote_tag: str, log: Path, repository: str = REPOSITORY) -> None:
     """Copy one image of an OCI layout into the registry at ``address``; the digest stays what it is."""
     argv = [
         progress.need("skopeo", "skopeo"),

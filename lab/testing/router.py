@@ -46,9 +46,7 @@ def authority() -> Pair:
 
 def pair(*names: str) -> Pair:
     """Return a certificate of that CA."""
-    return certificates.leaf(
-        authority(), names[0], organizations=(), names=names, usages=SERVER, lifetime=DAY
-    )
+    return certificates.leaf(authority(), names[0], organizations=(), names=names, usages=SERVER, lifetime=DAY)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -7,7 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from lab.release.cluster.ingress import certificates, tuning
-from lab.release.cluster.ingress.claims import INVALID, NO_HOST, Claim, Domain, Refused, Target, check_host, check_path, is_name
+from lab.release.cluster.ingress.claims import (
+    INVALID,
+    NO_HOST,
+    Claim,
+    Domain,
+    Refused,
+    Target,
+    check_host,
+    check_path,
+    is_name,
+)
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.conditions import put
 
