@@ -63,7 +63,7 @@ class VolumeApi(Api):
         for claim in self.list("v1", "PersistentVolumeClaim"):
             notes = claim["metadata"].setdefault("annotations", {})
             if notes.get("volume.kubernetes.io/selected-node") and claim["status"]["phase"] == "Pending":
-                notes["volume.beta.kubernetes.io/storage-provisioner"] = "storage.node0/local"
+                notes["volume.beta.kubernetes.io/storage-provisioner"] = "storage.node0.example/local"
                 self._touch(claim)
         for volume in self.list("v1", "PersistentVolume"):
             wanted = volume["spec"]["claimRef"]
@@ -83,7 +83,7 @@ def storage_class(**more: Any) -> Object:
     notes = {"storageclass.kubernetes.io/is-default-class": "true"}
     meta = {"name": "local", "annotations": notes}
     head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta}
-    usual = {"provisioner": "storage.node0/local", "reclaimPolicy": "Delete"}
+    usual = {"provisioner": "storage.node0.example/local", "reclaimPolicy": "Delete"}
     return {**head, **usual, "volumeBindingMode": "WaitForFirstConsumer", **more}
 
 

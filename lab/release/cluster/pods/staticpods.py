@@ -326,34 +326,6 @@ def assisted_installer_controller() -> StaticPod:
     )
 
 
-def router() -> StaticPod:
-    """Return the ingress: haproxy on 80, 443 and 1936."""
-    secrets = f"{RESOURCES}/router"
-    return StaticPod(
-        name="router-default",
-        namespace="openshift-ingress",
-        tag="haproxy-router",
-        command=("haproxy", "-W", "-db", "-f", f"{secrets}/haproxy.cfg"),
-        labels={"ingresscontroller.operator.openshift.io/deployment-ingresscontroller": "default"},
-        secrets="router",
-        readiness=Probe("/healthz/ready", 1936),
-    )
-
-
-def console() -> StaticPod:
-    """Return the console's page, behind the router."""
-    secrets = f"{RESOURCES}/console"
-    return StaticPod(
-        name="console",
-        namespace="openshift-console",
-        tag="console",
-        command=("/usr/bin/console", f"--kubeconfig={secrets}/kubeconfig"),
-        labels={"app": "console", "component": "ui"},
-        secrets="console",
-        readiness=Probe("/health", 9980),
-    )
-
-
 def keepalived() -> StaticPod:
     """Hold the virtual IPs; its configuration was filled in on the host (reference/cluster.md §6.1)."""
     config = f"{RESOURCES}/keepalived"
@@ -391,20 +363,10 @@ def control_plane(
     return [
         Stage("etcd", [etcd(node_ip, member, peers, alone=config.single_node, listen=config.any_address)]),
         Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
-        Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
+        Stage("operators", rest),
     ]
 
 
 def arbiter(config: InstallConfig, node_ip: str, member: str, peers: str) -> list[Stage]:
     """Return an arbiter's static pod: a member of etcd, and nothing else of the control plane."""
     return [Stage("etcd", [etcd(node_ip, member, peers, listen=config.any_address)])]
-
-
-def worker() -> list[Stage]:
-    """Return a worker's static pods, except those of its MachineConfig."""
-    return [Stage("operators", ingress())]
-
-
-def ingress() -> list[StaticPod]:
-    """Make the pod that answers for *.apps: on workers, or on control plane nodes that are workers too."""
-    return [router(), console()]
