@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from lab.release.cluster.nodes.probes.kube_controller_manager import kube_controller_manager
+from lab.release.cluster.nodes.probes.kube_controller_manager import CANARY, NAMESPACE, kube_controller_manager
 from lab.release.cluster.nodes.probes.kube_scheduler import POD_SECONDS, kube_scheduler
 from lab.release.cluster.nodes.probes.leader import LEASE_SECONDS
 from lab.release.cluster.nodes.probes.view import View
@@ -36,6 +36,8 @@ def probe(name, tmp_path, *, renewed=10.0, pods=()):
     if renewed is not None:
         meta = {"name": name, "namespace": "kube-system"}
         api.create({"kind": "Lease", "metadata": meta, "spec": {"renewTime": stamp(renewed)}})
+    canary = {"name": CANARY, "namespace": NAMESPACE, "generation": 1, "creationTimestamp": stamp(5)}
+    api.create({"kind": "Deployment", "metadata": canary, "status": {"observedGeneration": 1}})
     seen = [static_pod(name, "n"), *pods]
     view = View(
         kube=api, files=tmp_path, now=NOW, nodes=[node("n", "192.0.2.1")], pods=seen, domain="d", apps_domain="a"
