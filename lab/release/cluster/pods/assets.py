@@ -100,6 +100,8 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         ("kube-apiserver-certs/aggregator-client", "aggregator-client"),
         ("kube-apiserver-certs/service-account", "service-account"),
         ("machine-config-server/tls", "machine-config-server"),
+        ("kube-controller-manager-certs/localhost", "control-plane-localhost-server"),
+        ("kube-scheduler/localhost", "control-plane-localhost-server"),
     ):
         files[f"{target}.crt"] = pairs[asset].certificate
         files[f"{target}.key"] = pairs[asset].key

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 #: Seconds between rounds: while nodes are being given their parts; at most, while something is not good; when all is.
 SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
-CALM_SECONDS = 60.0
+CALM_SECONDS = 40.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0

@@ -68,7 +68,7 @@ def network(view: View) -> Finding:
     }
     missing = (view.config.nodes if view.config else 1) - len(view.nodes)
     if missing > 0:
-        return Finding(False, f"{missing} nodes have not joined", "NodesNotReady")
+        return Finding(False, f"{missing} nodes have not joined", "NodesNotReady", "Degraded")
     twice = taken_twice(view.nodes)
     lacking, fit = {}, []
     for node in view.nodes:
