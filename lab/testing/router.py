@@ -85,9 +85,11 @@ class _Echo(ThreadingHTTPServer):
 
 
 @contextlib.contextmanager
-def echo(label: str, certificate: Pair | None = None, directory: Path | None = None) -> Iterator[Server]:
+def echo(
+    label: str, certificate: Pair | None = None, directory: Path | None = None, *, address: str = "127.0.0.1"
+) -> Iterator[Server]:
     """Serve what was asked as JSON, with ``label`` as its name; with TLS when there is a certificate."""
-    server = _Echo(("127.0.0.1", 0), _Handler)
+    server = _Echo((address, 0), _Handler)
     server.label = label
     if certificate is not None and directory is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -97,7 +99,7 @@ def echo(label: str, certificate: Pair | None = None, directory: Path | None = N
         server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
-        yield Server(label, "127.0.0.1", server.server_address[1])
+        yield Server(label, address, server.server_address[1])
     finally:
         server.shutdown()
         server.server_close()
@@ -117,12 +119,13 @@ class Answer:
         return json.loads(self.body)
 
 
-def _ports(count: int) -> list[int]:
+def _ports() -> tuple[int, int, int]:
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
         for made in sockets:
             made.bind(("127.0.0.1", 0))
-        return [int(s.getsockname()[1]) for s in sockets]
+        first, second, third = (int(s.getsockname()[1]) for s in sockets)
+        return first, second, third
 
 
 @dataclass
@@ -130,13 +133,14 @@ class Router:
     """A haproxy in the directory ``run``."""
 
     run: Path
+    ports: tuple[int, int, int]
     process: subprocess.Popen[bytes] | None = None
     settings: Settings = field(init=False)
     haproxy: Haproxy = field(init=False)
     health: Health = field(default_factory=Health)
 
     def __post_init__(self) -> None:
-        http, https, stats = _ports(3)
+        http, https, stats = self.ports
         default = pair(f"*.{APPS}")
         pem = default.certificate + default.key
         ports = {"http_port": http, "https_port": https, "stats_port": stats}
@@ -152,11 +156,15 @@ class Router:
         if self.process is None:
             self.health.say()
             serve(self.health, self.run / "controller.sock")
-            argv = [self.haproxy.program, "-W", "-db", "-S", str(self.run / MASTER), "-f", str(self.run / CONFIG)]
-            self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            wait_until(lambda: self.stats("/healthz") == 200, 20, "haproxy to answer")
+            self.start()
         else:
             self.haproxy.reload()
+
+    def start(self) -> None:
+        """Start haproxy from what is in place."""
+        argv = [self.haproxy.program, "-W", "-db", "-S", str(self.run / MASTER), "-f", str(self.run / CONFIG)]
+        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: self.stats("/healthz") == 200, 20, "haproxy to answer")
 
     def stats(self, path: str) -> int:
         """Return the status of a path on the port for its health; 0 without an answer."""
@@ -186,9 +194,9 @@ class Router:
 
 
 @contextlib.contextmanager
-def router(run: Path) -> Iterator[Router]:
-    """Have a haproxy until the end."""
-    made = Router(run)
+def router(run: Path, ports: tuple[int, int, int] | None = None) -> Iterator[Router]:
+    """Have a haproxy until the end, on the ports of HTTP, HTTPS and its health, or any."""
+    made = Router(run, ports or _ports())
     try:
         yield made
     finally:
