@@ -98,6 +98,10 @@ class AgentError(ClusterError):
         self.seen = seen
 
 
+class VolumeError(ClusterError):
+    """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""
+
+
 class NetworkError(ClusterError):
     """A program that changes a node's network has failed."""
 

@@ -31,6 +31,10 @@ Object = dict[str, Any]
 #: Objects by (namespace, name); the namespace of those that live in none is empty.
 Objects = dict[tuple[str, str], Object]
 
+JSON = "application/json"
+#: Lists objects without their specs, which are large in a MachineConfig.
+METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
 #: One request may take long under software emulation; a hung server must still be noticed.
 REQUEST_SECONDS = 60.0
 #: How long the server keeps a watch open, and the pause before a request is made again that failed.
@@ -121,6 +125,11 @@ class Kube:
         """The file with the CAs that vouch for the API server."""
         return self._ca_file
 
+    @property
+    def cert_files(self) -> tuple[str, str] | None:
+        """The files with the client certificate and its key; None for a client with a token."""
+        return self._cert_files
+
     @classmethod
     def from_kubeconfig(cls, path: Path | str) -> Self:
         """Return a client from a kubeconfig with inline data; PEM parts are files in memory, which end with this
@@ -162,6 +171,7 @@ class Kube:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         seconds: float = REQUEST_SECONDS,
         stream: bool = False,
     ) -> requests.Response:
@@ -173,7 +183,7 @@ class Kube:
                 self.server + path,
                 json=body if body is not None else None,
                 params=params,
-                headers={"Content-Type": content_type, "Accept": "application/json"},
+                headers={"Content-Type": content_type, "Accept": accept},
                 timeout=(min(seconds, REQUEST_SECONDS), seconds),
                 allow_redirects=False,
                 stream=stream,
@@ -249,14 +259,17 @@ class Kube:
             raise
         return obj
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """All objects of a kind (in one namespace, or everywhere); an unknown kind has none."""
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = JSON
+    ) -> list[Object]:
+        """All objects of a kind (in one namespace, or everywhere); an unknown kind has none. With ``accept``
+        METADATA just their metadata."""
         params = {"labelSelector": labels} if labels else None
         try:
-            answer = self.request("GET", self.path(api_version, kind, namespace), params=params).json()
+            answer = self.request("GET", self.path(api_version, kind, namespace), params=params, accept=accept)
         except UnknownKind:
             return []
-        items: list[Object] = answer.get("items") or []
+        items: list[Object] = answer.json().get("items") or []
         return items
 
     def create(self, obj: Object) -> Object | None:

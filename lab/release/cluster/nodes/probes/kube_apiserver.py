@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
-import http.client
-import socket
-import ssl
+from http.client import HTTPException
 
 from lab.release.cluster.kube.conditions import Finding
-from lab.release.cluster.nodes.probes.view import SECONDS, View, address, static_pods
+from lab.release.cluster.nodes.probes.view import View, address, asked, condition, localhost_at, masters_without
+
+NAMESPACE = "openshift-kube-apiserver"
+#: Asked of each server, with a client certificate: whether it is ready, and an object. /readyz alone answers everybody,
+#: so that a server that knows no client any more would pass.
+PATHS = ("/readyz", f"/api/v1/namespaces/{NAMESPACE}")
 
 
-def _readyz(ip: str, ca_file: str) -> tuple[int, str]:
-    """/readyz of the API server at an address, which shows the certificate for `localhost` when asked for that name."""
+def _wrong(view: View, ip: str) -> str:
+    """Return what the API server at an address does not do; nothing when all is well."""
     try:
-        context = ssl.create_default_context(cafile=ca_file)
-        with (
-            socket.create_connection((ip, 6443), timeout=SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname="localhost") as secure,
-        ):
-            connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
-            connection.sock = secure
-            connection.request("GET", "/readyz", headers={"Connection": "close"})
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode(errors="replace")
-    except (OSError, http.client.HTTPException) as error:
-        return 0, f"{type(error).__name__}: {error}"
+        with localhost_at(ip, 6443, view.kube.ca_file, view.kube.cert_files) as connection:
+            return next(filter(None, (asked(connection, "GET", path) for path in PATHS)), "")
+    except (OSError, HTTPException) as error:
+        return f"no answer at :6443: {type(error).__name__}: {error}"
 
 
 def kube_apiserver(view: View) -> Finding:
-    """Every control plane node's /readyz says ok, and its static pod is Ready."""
-    bad = []
-    for node in view.masters:
-        status, body = _readyz(address(node).strip("[]"), view.kube.ca_file)
-        if status != 200:
-            bad.append(f"{node['metadata']['name']}: {status or 'no answer'} {body.strip()[:80]}")
-    ready, total = static_pods(view, "openshift-kube-apiserver", "kube-apiserver-")
-    total += view.missing_masters
-    if bad or not total or ready < total:
-        text = "; ".join(bad) or f"{ready} of {total} static pods are Ready"
-        return Finding(False, f"StaticPodsAvailable: /readyz and pods: {text}", "StaticPods_NotReady")
-    return Finding(True, f"StaticPodsAvailable: {ready} nodes are active (GET :6443/readyz, pods Ready)")
+    """Check that each control plane node's API server is ready and serves an operator, and its static pod is Ready."""
+    wrong = {
+        str(node["metadata"]["name"]): text
+        for node in view.masters
+        if (text := _wrong(view, address(node).strip("[]")))
+    }
+    wrong = dict.fromkeys(masters_without(view, NAMESPACE, "kube-apiserver-"), "its static pod is not Ready") | wrong
+    ready = len(view.masters) - len(wrong)
+    if wrong or not view.masters or view.missing_masters:
+        bad = [f"{name}: {text}" for name, text in sorted(wrong.items())]
+        if view.missing_masters:
+            bad.append(f"{view.missing_masters} control plane nodes have not joined")
+        return Finding(
+            False,
+            f"StaticPodsAvailable: {ready} nodes are active; {'; '.join(bad)}",
+            "StaticPods_NotReady",
+            condition(view, view.masters, wrong),
+        )
+    text = f"StaticPodsAvailable: {ready} nodes are active (GET :6443/readyz and an object as a client, pods Ready)"
+    return Finding(True, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab.release.cluster.kube.conditions import Finding
 from lab.release.cluster.kube.lease import API as LEASE_API
 from lab.release.cluster.kube.lease import parse_time
-from lab.release.cluster.nodes.probes.view import View, static_pods
+from lab.release.cluster.nodes.probes.view import View, condition, masters_without
 
 #: A lease lasts 60 s: half a minute later nobody has taken it.
 LEASE_SECONDS = 90
@@ -20,8 +20,9 @@ def led(view: View, name: str) -> Finding:
         return Finding(
             False, f"Lease kube-system/{name} was last renewed at {lease['spec']['renewTime']}", "StaleLease"
         )
-    ready, total = static_pods(view, f"openshift-{name}", f"{name}-")
-    total += view.missing_masters
-    if not total or ready < total:
-        return Finding(False, f"{ready} of {total} static pods are Ready", "StaticPods_NotReady")
+    lacking = masters_without(view, f"openshift-{name}", f"{name}-")
+    ready = len(view.masters) - len(lacking)
+    if lacking or not view.masters or view.missing_masters:
+        text = f"{ready} nodes are active; pods not Ready on: {', '.join(lacking) or 'those that are to join'}"
+        return Finding(False, text, "StaticPods_NotReady", condition(view, view.masters, lacking))
     return Finding(True, f"{ready} nodes are active (lease kube-system/{name} is renewed, pods Ready)")

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Sequence
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 
 import requests
@@ -19,6 +23,8 @@ from lab.release.cluster.kube.lease import parse_time
 SECONDS = 20.0
 #: For how long a node that has joined may be starting, as for a DaemonSet that awaits it (reference/cluster.md §5.5).
 STARTING_SECONDS = 600.0
+#: The label of nodes that run users' pods.
+WORKER = "node-role.kubernetes.io/worker"
 #: What the pods are called that teach nodes to fence each other, before the node's name.
 SETUP = "tnf-setup-"
 
@@ -38,8 +44,8 @@ class View:
 
     @property
     def routers(self) -> list[Object]:
-        """Nodes that answer for *.apps: the workers, or the control plane nodes when there are none."""
-        return [n for n in self.nodes if machineconfig.role_of(n) == "worker"] or self.masters
+        """Nodes that answer for *.apps: the workers, control plane nodes among them where they are workers too."""
+        return [n for n in self.nodes if WORKER in (n["metadata"].get("labels") or {})]
 
     @property
     def missing_masters(self) -> int:
@@ -75,6 +81,11 @@ class View:
         """The console's host name."""
         return f"console-openshift-console.{self.apps_domain}"
 
+    @property
+    def canary_host(self) -> str:
+        """The host name of the Route by which the routers are probed."""
+        return f"canary-openshift-ingress-canary.{self.apps_domain}"
+
 
 def addresses(node: Object) -> list[str]:
     """Return a node's InternalIPs, one a family, the one that it is known by first."""
@@ -108,25 +119,58 @@ def pod_ready(pod: Object) -> bool:
     return is_status(pod.get("status", {}).get("conditions") or [], "Ready")
 
 
-def get(url: str, verify: Path | bool, cert: tuple[str, str] | None = None) -> tuple[int, str]:
-    """Return status and body of a GET; 0 and the error when there is no answer. No proxy, no redirect."""
+def get(url: str, verify: Path | bool, cert: tuple[str, str] | None = None, *, post: object = None) -> tuple[int, str]:
+    """Return status and body of a GET, or of ``post`` as JSON; 0 and the error when there is no answer. No proxy, no
+    redirect."""
     with requests.Session() as session:
         session.trust_env = False
         try:
-            answer = session.get(
-                url, verify=str(verify) if verify else False, cert=cert, timeout=SECONDS, allow_redirects=False
+            answer = session.request(
+                "GET" if post is None else "POST",
+                url,
+                json=post,
+                verify=str(verify) if verify else False,
+                cert=cert,
+                timeout=SECONDS,
+                allow_redirects=False,
             )
         except (requests.RequestException, OSError) as error:
             return 0, f"{type(error).__name__}: {str(error).rsplit(':', maxsplit=1)[-1].strip(' )')}"
         return answer.status_code, answer.text
 
 
-def static_pods(view: View, namespace: str, name: str) -> tuple[int, int]:
-    """Count the control plane nodes that have this static pod Ready, and all of them."""
-    ready = {
-        pod["spec"].get("nodeName")
-        for pod in view.pods
-        if pod["metadata"]["namespace"] == namespace and pod["metadata"]["name"].startswith(name) and pod_ready(pod)
-    }
-    names = {n["metadata"]["name"] for n in view.masters}
-    return len(ready & names), len(names)
+@contextmanager
+def localhost_at(
+    ip: str, port: int, ca_file: Path | str, cert: tuple[str, str] | None = None, *, name: str = "localhost"
+) -> Iterator[HTTPConnection]:
+    """Provide a connection to a server at an address, which shows the certificate for ``name`` when asked for it."""
+    context = ssl.create_default_context(cafile=ca_file)
+    if cert is not None:
+        context.load_cert_chain(*cert)
+    with (
+        socket.create_connection((ip, port), timeout=SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=name) as secure,
+    ):
+        connection = HTTPConnection(name, timeout=SECONDS)
+        connection.sock = secure
+        yield connection
+
+
+def asked(connection: HTTPConnection, method: str, path: str) -> str:
+    """Ask; return nothing for a 200, else the request and its answer. Raises OSError, HTTPException."""
+    connection.request(method, path)
+    answer = connection.getresponse()
+    body = " ".join(answer.read().decode(errors="replace").split())
+    return "" if answer.status == 200 else f"{method} {path}: {answer.status} {body[:80]}".strip()
+
+
+def masters_without(view: View, namespace: str, name: str) -> list[str]:
+    """Return the control plane nodes, by name, that do not have this static pod Ready."""
+    return sorted(
+        {str(n["metadata"]["name"]) for n in view.masters}
+        - {
+            pod["spec"].get("nodeName")
+            for pod in view.pods
+            if pod["metadata"]["namespace"] == namespace and pod["metadata"]["name"].startswith(name) and pod_ready(pod)
+        }
+    )

@@ -141,7 +141,7 @@ def conditions(api):
 
 
 def test_nodes_are_taught_when_both_are_there_and_it_is_over_when_pacemaker_runs_etcd(api, monkeypatch):
-    monkeypatch.setattr(etcd, "get", lambda *_: (200, '{"health":"true"}'))
+    monkeypatch.setattr(etcd, "_ask", lambda *_: etcd.Answer("c", "1", [{"ID": "1", "name": etcd.BOOTSTRAP_MEMBER}]))
     work = Fencing(api, CONFIG, IMAGES, "r")
     assert work.step(view(api, NODES[:1])) is True
     assert api.pods() == []
