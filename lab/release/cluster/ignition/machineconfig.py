@@ -127,7 +127,6 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         files=[
             file("/etc/containerd/config.toml", containerd_toml, 0o600),
             file("/etc/containerd/cni.conflist.tmpl", templates.text("cni.conflist.tmpl")),
-            file("/etc/NetworkManager/conf.d/sdn.conf", SDN_CONF),
             *_proxy_files(config),
         ],
         units=[unit("containerd.service", dropins=_proxy_dropins(config))],
@@ -138,6 +137,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
             file(f"/usr/local/bin/{FIRSTBOOT_SCRIPT}", templates.text(FIRSTBOOT_SCRIPT), 0o755),
+            file("/etc/NetworkManager/conf.d/sdn.conf", SDN_CONF),
             # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
             file("/etc/sysctl.d/99-kubernetes.conf", _sysctls(config)),
         ],
