@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.release import kubernetes
+from lab.release.cluster import templates
 from lab.release.image.debian import Packages
 
 # Debian's packages by layer. What is left out of skopeo's is for podman's networks and signatures, which are not used.
@@ -71,6 +72,8 @@ PACKAGES: Mapping[str, Packages] = {
             "pinentry-curses",
         ),
     ),
+    # Its Python answers for names of pods.
+    "unbound": Packages(("python3-unbound", "unbound"), ("adduser", "libse*", "passwd")),
 }
 
 # Thresholds of the lab's machines (installer.md §5.4 has the product's): few emulated CPUs, sparse 20 GB disks, and a
@@ -317,6 +320,12 @@ COMPONENTS: tuple[Component, ...] = (
             "usr/lib/ocf/resource.d/node0/podman-etcd": "lab.release.cluster.fencing.agent",
         },
         files={"etc/passwd": _HA_USERS, "etc/group": _HA_GROUPS},
+    ),
+    Component(
+        "unbound",
+        entrypoint=("/usr/sbin/unbound",),
+        packages=("unbound",),
+        files={f"etc/unbound/{name}": templates.text(f"unbound/{name}") for name in ("pods.py", "unbound.conf")},
     ),
 )
 

@@ -11,9 +11,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube.client import Kube
+from lab.release.cluster.network import zone
 from lab.release.cluster.network.routes import Routes
 
 
@@ -48,7 +50,7 @@ def main() -> int:
     except (ClusterError, KeyError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return 1 if serve({"pod routes": routes.run}, stop) else 0
+    return 1 if serve({"pod routes": routes.run, "DNS zone": partial(zone.run, kube)}, stop) else 0
 
 
 if __name__ == "__main__":

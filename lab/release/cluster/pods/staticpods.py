@@ -159,6 +159,8 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             f"--etcd-certfile={secrets}/etcd-client.crt",
             f"--etcd-keyfile={secrets}/etcd-client.key",
             "--etcd-servers=https://localhost:2379",
+            # A Service may prefer endpoints of the node that asks: the cluster's DNS does.
+            "--feature-gates=ServiceTopology=true",
             *feature_gates(config),
             "--insecure-port=0",
             f"--kubelet-certificate-authority={secrets}/kubelet-ca.crt",
