@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from installer.common.secretfiles import write_private
 from lab.lab import Lab
 from lab.waiting import wait_until
@@ -81,9 +79,7 @@ class Life:
 
     def apply(self, *documents: Json) -> None:
         """Apply these resources."""
-        file = self.hub.directory / "applied.yaml"
-        write_private(file, yaml.safe_dump_all(documents, sort_keys=False))
-        self.hub.kubectl("apply", "-f", str(file))
+        self.hub.apply(documents)
 
     def get(self, kind: str, name: str) -> Json:
         """Return a resource; empty where there is none."""
