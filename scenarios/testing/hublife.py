@@ -45,7 +45,8 @@ def machine(documents: Iterable[Json], name: str, role: str = "") -> list[Json]:
 
 
 def one_node(documents: Iterable[Json], name: str, cluster_name: str, **install: object) -> list[Json]:
-    """Return the resources, called `name`, of a cluster of one node; `install`: more of AgentClusterInstall's spec."""
+    """Return the resources, called `name`, of a cluster of one node, unless `install`, which is more of
+    AgentClusterInstall's spec, says otherwise."""
     deployment, cluster = (
         copy.deepcopy(item) for kind in _CLUSTER for item in documents if item["kind"] == kind
     )  # fmt: skip
