@@ -33,6 +33,8 @@ OPERATOR = "node0-hub"
 _KUBECONFIG = "operator.kubeconfig"
 # The hub's daemons that hold what was applied; the controllers of Kubernetes follow by themselves.
 DAEMONS = ("hub-api", "hub-etcd")
+# Where the operator says what the API server may store.
+WEBHOOK_PORT = 9443
 TOKEN_SECONDS, INSTALL_SECONDS = 60, 3600
 
 
@@ -118,7 +120,7 @@ class Hub:
         kubeconfig = self.directory / _KUBECONFIG
         argv = [
             *(*self.deployment.installer, "hub", "run", "--kubeconfig", str(kubeconfig), "--dir", str(self.directory)),
-            *("--listen", self.listen),
+            *("--listen", self.listen, "--webhook", f"{bracketed(self.lab.topology.gateway)}:{WEBHOOK_PORT}"),
         ]
         running = self.lab.running(argv, env=release_environment(self.deployment), name="hub-run")
         self._process = self._operator.enter_context(running)
