@@ -7,6 +7,8 @@ import time
 from typing import Any
 
 from installer.errors import InstallerError
+from installer.hub.admission.webhook import CONFIGURATION
+from installer.hub.admission.webhook import KEY as WEBHOOKS
 from installer.hub.crds.manifests import definitions, operator_objects
 from installer.hub.kube.api import Api, Conflict, NotFound
 from installer.hub.kube.kinds import CRD, CUSTOM, NAMESPACE, Json, Kind, key_of, labels_of
@@ -104,6 +106,9 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
     if left and not with_resources:
         advice = "delete them while the operator runs, or see --with-resources"
         raise SetupError(f"there are custom resources, nothing was removed: {_shown(left)} ({advice})")
+    # Of an operator that was killed it is still there, and would refuse what follows.
+    if (asking := api.get(CONFIGURATION, WEBHOOKS)) is not None and is_ours(asking):
+        api.delete(CONFIGURATION, WEBHOOKS)
     unfinished = [(kind, obj) for kind, obj in left if obj["metadata"].get("finalizers")]
     for kind, obj in left:
         # The operator that would answer to their finalizers goes as well.

@@ -362,7 +362,7 @@ VARIANTS = FEATURES | {
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
-    **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed")},
+    **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},
     **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},
