@@ -105,3 +105,7 @@ class NetworkError(ClusterError):
         super().__init__(f"{command}: {seen}")
         self.command = command
         self.seen = seen
+
+
+class VolumeError(ClusterError):
+    """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""

@@ -14,6 +14,7 @@ from lab.release.cluster.nodes.probes.kube_scheduler import kube_scheduler
 from lab.release.cluster.nodes.probes.machine_approver import machine_approver
 from lab.release.cluster.nodes.probes.machine_config import machine_config
 from lab.release.cluster.nodes.probes.network import network
+from lab.release.cluster.nodes.probes.storage import storage
 from lab.release.cluster.nodes.probes.view import View
 
 #: Each ClusterOperator of the lab and its probe.
@@ -28,4 +29,5 @@ PROBES: dict[str, Callable[[View], Finding]] = {
     "machine-approver": machine_approver,
     "ingress": ingress,
     "console": console,
+    "storage": storage,
 }
