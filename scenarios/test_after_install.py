@@ -97,10 +97,10 @@ def test_a_disk_that_was_full_for_a_while_leaves_no_harm(installation: Installat
         host.run("sudo rm -f /var/one-more")
     wait_until(installation.nodes_ready, BACK_SECONDS, "all nodes to be Ready again")
     wait_until(
-        lambda: installation.unavailable_operators() == [],
+        lambda: installation.unwell_operators() == [],
         BACK_SECONDS,
-        "all operators to be Available again",
-        installation.unavailable_operators,
+        "all operators to be well again",
+        installation.unwell_operators,
     )
     wait_until(lambda: writes(installation), WRITES_SECONDS, "a write after the disk has room again")
     wait_until(lambda: console_answers(installation), WRITES_SECONDS, "the console to answer")

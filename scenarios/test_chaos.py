@@ -58,7 +58,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     installation = Installation(deployment)
     assert installation.api_ready(), _finding(scenario_id, faults, outcome)
     assert installation.nodes_ready(), _finding(scenario_id, faults, outcome)
-    assert installation.unavailable_operators() == [], _finding(scenario_id, faults, outcome)
+    assert installation.unwell_operators() == [], _finding(scenario_id, faults, outcome)
 
 
 def _finding(scenario_id: str, faults: tuple[Drawn, ...], outcome: Outcome) -> str:

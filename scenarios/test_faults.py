@@ -51,7 +51,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     installation = Installation(deployment)
     assert installation.api_ready()
     assert installation.nodes_ready()
-    assert installation.unavailable_operators() == []
+    assert installation.unwell_operators() == []
     _in_time(row, outcome, f"{row.scenario}@{deployment.topology.machine}")
 
 

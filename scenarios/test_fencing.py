@@ -89,10 +89,10 @@ def regained(installation: Installation, boots: dict[str, str], lost: str) -> No
             lambda: is_whole(installation, boots, lost), BACK_SECONDS, f"{lost} to vote again", installation.ready_boots
         )
         wait_until(
-            lambda: installation.unavailable_operators() == [],
+            lambda: installation.unwell_operators() == [],
             BACK_SECONDS,
-            "all operators to be Available again",
-            installation.unavailable_operators,
+            "all operators to be well again",
+            installation.unwell_operators,
         )
     status = pacemaker(installation, lost)
     assert online(status) == set(boots)

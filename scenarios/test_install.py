@@ -29,6 +29,7 @@ ETCD = ("openshift-etcd", "etcd")
 MASTER_PODS = (
     ("openshift-kube-apiserver", "kube-apiserver"),
     ("openshift-kube-controller-manager", "kube-controller-manager"),
+    ("openshift-kube-scheduler", "kube-scheduler"),
     ("openshift-machine-config-operator", "machine-config-server"),
 )
 VERSION_OPERATOR = ("openshift-cluster-version", "cluster-version-operator")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.release import kubernetes
+from lab.release.cluster import templates
 from lab.release.image.debian import Packages
 
 # Debian's packages by layer. What is left out of skopeo's is for podman's networks and signatures, which are not used.
@@ -16,6 +17,8 @@ PACKAGES: Mapping[str, Packages] = {
     "haproxy": Packages(("haproxy",), ("adduser", "libse*", "passwd")),
     # curl is what its checks ask the API server and the router with.
     "keepalived": Packages(("curl", "keepalived")),
+    "busybox": Packages(("busybox-static",)),
+    "iptables": Packages(("conntrack", "iptables"), ("libip*-dev",)),
     "kubectl": Packages(("kubernetes-client",)),
     # Without what agents for other hardware and clouds need, and what the wheels bring.
     "pacemaker": Packages(
@@ -69,6 +72,8 @@ PACKAGES: Mapping[str, Packages] = {
             "pinentry-curses",
         ),
     ),
+    # Its Python answers for names of pods.
+    "unbound": Packages(("python3-unbound", "unbound"), ("adduser", "libse*", "passwd")),
 }
 
 # Thresholds of the lab's machines (installer.md §5.4 has the product's): few emulated CPUs, sparse 20 GB disks, and a
@@ -173,6 +178,31 @@ exec podman run --replace --rm --cgroups=no-conmon --name agent --privileged --n
     --log-driver passthrough --env PULL_SECRET_TOKEN -v /:/host:rslave "$image" /usr/bin/agent "$@"
 """
 
+# What its package's scripts would choose: the kernel's nf_tables, as the machine OS does.
+_IPTABLES = {
+    f"usr/sbin/{name}{verb}": "xtables-nft-multi"
+    for name in ("iptables", "ip6tables")
+    for verb in ("", "-restore", "-save")
+}
+
+# In a pod, asked by the probe of operator `network`: reaches all addresses of the query, separated by commas, and says
+# of each which node answered. Without a query it is what answers.
+_REACH = """#!/bin/busybox sh
+printf 'Content-Type: text/plain\\r\\n\\r\\n'
+[ -n "$QUERY_STRING" ] || { echo "$NODE_NAME"; exit 0; }
+reach() {
+    case $1 in *:*) host="[$1]" ;; *) host=$1 ;; esac
+    answer=$(busybox wget -T 5 -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) || answer="- ${answer##*: }"
+    echo "$1 $answer"
+}
+IFS=,
+for address in $QUERY_STRING; do
+    case $address in *[!0-9a-f.:]*) continue ;; esac
+    reach "$address" &
+done
+wait
+"""
+
 VERSION_OPERATOR = Component(
     "cluster-version-operator",
     entrypoint=("/usr/bin/cluster-version-operator",),
@@ -244,7 +274,7 @@ COMPONENTS: tuple[Component, ...] = (
     Component("haproxy-router", entrypoint=("/usr/sbin/haproxy",), packages=("haproxy",)),
     Component(
         "hyperkube",
-        binaries=("kube-apiserver", "kube-controller-manager"),
+        binaries=("kube-apiserver", "kube-controller-manager", "kube-scheduler"),
         versions=_KUBERNETES,
         display_names=_KUBERNETES_NAME,
     ),
@@ -254,6 +284,29 @@ COMPONENTS: tuple[Component, ...] = (
         entrypoint=("/usr/bin/machine-config-server",),
         code=("cluster",),
         commands={"usr/bin/machine-config-server": "lab.release.cluster.machine_config_server.command"},
+    ),
+    Component(
+        "kube-proxy",
+        entrypoint=("/usr/bin/kube-proxy",),
+        packages=("iptables",),
+        binaries=("kube-proxy",),
+        links=_IPTABLES,
+        versions=_KUBERNETES,
+        display_names=_KUBERNETES_NAME,
+    ),
+    Component(
+        "network-check-target",
+        entrypoint=("/bin/busybox", "httpd", "-f", "-p", "8080", "-h", "/srv/reach"),
+        packages=("busybox",),
+        programs={"srv/reach/cgi-bin/reach": _REACH},
+    ),
+    Component(
+        "node-network",
+        entrypoint=("/usr/bin/node-network",),
+        packages=("iptables",),
+        code=("cluster",),
+        commands={"usr/bin/node-network": "lab.release.cluster.network.command"},
+        links=_IPTABLES,
     ),
     # OpenShift's machine OS has these programs in it; here only clusters of two nodes pull them.
     Component(
@@ -267,6 +320,12 @@ COMPONENTS: tuple[Component, ...] = (
             "usr/lib/ocf/resource.d/node0/podman-etcd": "lab.release.cluster.fencing.agent",
         },
         files={"etc/passwd": _HA_USERS, "etc/group": _HA_GROUPS},
+    ),
+    Component(
+        "unbound",
+        entrypoint=("/usr/sbin/unbound",),
+        packages=("unbound",),
+        files={f"etc/unbound/{name}": templates.text(f"unbound/{name}") for name in ("pods.py", "unbound.conf")},
     ),
 )
 

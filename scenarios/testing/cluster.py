@@ -150,11 +150,19 @@ class Installation:
 
     def unavailable_operators(self) -> list[str]:
         """Return the ClusterOperators that are not Available."""
-        return [
-            operator["metadata"]["name"]
-            for operator in self.kubectl_json("get", "clusteroperators")["items"]
-            if not any(c["type"] == "Available" and c["status"] == "True" for c in operator["status"]["conditions"])
-        ]
+        return self._operators_not(Available="True")
+
+    def unwell_operators(self) -> list[str]:
+        """Return the ClusterOperators that are not Available, or Degraded: all of a cluster with a part that lacks."""
+        return self._operators_not(Available="True", Degraded="False")
+
+    def _operators_not(self, **wanted: str) -> list[str]:
+        found = []
+        for operator in self.kubectl_json("get", "clusteroperators")["items"]:
+            states = {c["type"]: c["status"] for c in operator.get("status", {}).get("conditions") or []}
+            if any(states.get(kind) != status for kind, status in wanted.items()):
+                found.append(str(operator["metadata"]["name"]))
+        return found
 
     def holder(self, vip: str, port: int) -> str:
         """Return the node that holds a virtual IP, by the MAC address that ARP resolves it to now."""

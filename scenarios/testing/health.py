@@ -53,8 +53,8 @@ def all_is_well(installation: Installation, boots_before: dict[str, str], reboot
         wait_until(back, BACK_SECONDS, f"{rebooted} to be Ready again", installation.ready_boots)
         wait_until(lambda: etcd_is_whole(installation), BACK_SECONDS, "etcd to be whole again")
         wait_until(
-            lambda: installation.unavailable_operators() == [],
+            lambda: installation.unwell_operators() == [],
             BACK_SECONDS,
-            "all operators to be Available again",
-            installation.unavailable_operators,
+            "all operators to be well again",
+            installation.unwell_operators,
         )

@@ -96,3 +96,16 @@ class AgentError(ClusterError):
         super().__init__(f"{program}: {seen}")
         self.program = program
         self.seen = seen
+
+
+class NetworkError(ClusterError):
+    """A program that changes a node's network has failed."""
+
+    def __init__(self, command: str, seen: str) -> None:
+        super().__init__(f"{command}: {seen}")
+        self.command = command
+        self.seen = seen
+
+
+class VolumeError(ClusterError):
+    """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""

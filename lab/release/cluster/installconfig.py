@@ -144,6 +144,12 @@ class InstallConfig:
         return self.control_plane_replicas == 1 and self.compute_replicas == 0
 
     @property
+    def node_grace_seconds(self) -> int:
+        """Seconds of silence after which a node is lost: Kubernetes' 40, or more where no other node could take over
+        and an emulated CPU's stall would cost the Services their endpoints."""
+        return 120 if self.single_node else 40
+
+    @property
     def schedulable_masters(self) -> bool:
         """Return whether control plane nodes are workers too (OpenShift: when there are no workers)."""
         return self.compute_replicas == 0

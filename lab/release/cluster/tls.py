@@ -96,6 +96,7 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         "aggregator-client": Leaf("aggregator-signer", "system:kube-apiserver-proxy", group),
         "kube-apiserver-to-kubelet-client": Leaf("kube-apiserver-to-kubelet-signer", server, group),
         "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:admin", ("system:masters",)),
+        "kube-scheduler-client": Leaf("kube-control-plane-signer", "system:kube-scheduler"),
         "kubelet-client": Leaf(
             "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS
         ),

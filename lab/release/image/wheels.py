@@ -32,6 +32,7 @@ WHEELS = (
     "aiohttp",
     "bcrypt",
     "cryptography",
+    "dnspython",
     "msgspec",
     "requests",
 )

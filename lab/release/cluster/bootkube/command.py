@@ -61,6 +61,7 @@ def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
         staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER, listen=config.any_address),
         staticpods.kube_apiserver(config, host.node_ip),
         staticpods.kube_controller_manager(config),
+        staticpods.kube_scheduler(config),
         staticpods.machine_config_server(bootstrap=True),
         staticpods.cluster_version_operator(cluster.release_image),
     ]
@@ -249,7 +250,11 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
     say(host, "joined")
     expect(host, "operators-stopped")
     # Release the stopped programs' leases, so that their successors need not wait for them to expire.
-    for namespace, name in (("openshift-cluster-version", "version"), ("kube-system", "kube-controller-manager")):
+    for namespace, name in (
+        ("openshift-cluster-version", "version"),
+        ("kube-system", "kube-controller-manager"),
+        ("kube-system", "kube-scheduler"),
+    ):
         kube.delete(lease.API, "Lease", name, namespace)
     if cluster.config.fenced:
         files = host.kubernetes / "static-pod-resources" / "cluster-version-operator"

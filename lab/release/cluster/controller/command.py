@@ -14,6 +14,7 @@ import base64
 import datetime as dt
 import logging
 import signal
+import socket
 import sys
 import threading
 import time
@@ -29,6 +30,7 @@ from lab.release.cluster.controller import servicereport
 from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import stamp
+from lab.release.cluster.kube.lease import renew
 from lab.release.cluster.kube.resources import read_config
 from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
@@ -37,6 +39,10 @@ log = logging.getLogger(__name__)
 API = "certificates.k8s.io/v1"
 CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING = "kubernetes.io/kubelet-serving"
+NAMESPACE = "assisted-installer"
+#: An approver's Lease, before its node's name: renewed after a look at all CSRs, each so many seconds.
+LEASE_PREFIX = "assisted-installer-controller-"
+BEAT_SECONDS = 60.0
 #: The longest pause. The real one polls every 30 s; a poll is one cheap list, and a node waits for it.
 POLL_SECONDS = 5.0
 
@@ -184,8 +190,8 @@ def ready_event(kube: Kube) -> None:
         {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": "AssistedControllerIsReady", "namespace": "assisted-installer"},
-            "involvedObject": {"kind": "Namespace", "name": "assisted-installer", "namespace": "assisted-installer"},
+            "metadata": {"name": "AssistedControllerIsReady", "namespace": NAMESPACE},
+            "involvedObject": {"kind": "Namespace", "name": NAMESPACE, "namespace": NAMESPACE},
             "reason": "AssistedControllerIsReady",
             "message": "The assisted-installer-controller is ready",
             "source": {"component": "assisted-installer-controller"},
@@ -200,7 +206,7 @@ def ready_event(kube: Kube) -> None:
 def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path | None = None) -> None:
     """Approve until ``stop`` is set or the file ``until`` exists; while the API is unreachable, wait for it."""
     approver: Approver | None = None
-    seen = ""
+    seen, beat = "", -BEAT_SECONDS
     while not stop.is_set() and not (until and until.exists()):
         began = time.monotonic()
         try:
@@ -213,6 +219,9 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
                     approver = Approver(kube, count)
             if approver is not None:
                 approver.step()
+                if announce and began - beat >= BEAT_SECONDS:
+                    renew(kube, NAMESPACE, LEASE_PREFIX + socket.gethostname(), now=dt.datetime.now(dt.UTC))
+                    beat = began
         except (ClusterError, OSError) as error:
             if str(error) != seen:
                 log.warning("%s", error)

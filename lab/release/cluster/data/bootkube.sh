@@ -41,7 +41,7 @@ start() {
 
 stage_start cleanup
 podman rm --force --ignore --time 0 cluster-bootstrap cluster-version-operator machine-config-server \
-    kube-controller-manager kube-apiserver etcd keepalived >/dev/null
+    kube-scheduler kube-controller-manager kube-apiserver etcd keepalived >/dev/null
 # A run that failed half-way must not leave its state to the next one.
 rm -rf /var/lib/etcd/member master.ign bootstrap-manifests
 mkdir -p /etc/kubernetes/static-pod-resources bootstrap-manifests
@@ -73,6 +73,11 @@ podman run --rm --detach --conmon-pidfile /run/cluster-bootstrap.pid --log-drive
 expect rendered
 stage_success
 
+# An API server ends when its last watcher has gone, or after a minute; whatever it has answered is in etcd.
+stop_api() {
+    podman stop --time 3 kube-apiserver >/dev/null
+}
+
 in_place() {
     stage_start cb-bootstrap
     start etcd kube-apiserver
@@ -80,7 +85,7 @@ in_place() {
     stage_success
 
     stage_start stop-etcd
-    podman stop kube-apiserver >/dev/null
+    stop_api
     podman stop etcd >/dev/null
     tell stopped
     stage_success
@@ -92,7 +97,7 @@ in_place() {
 }
 
 for_others() {
-    local operators=(cluster-version-operator kube-controller-manager)
+    local operators=(cluster-version-operator kube-controller-manager kube-scheduler)
     stage_start cb-bootstrap
     [[ ! -e bootstrap-manifests/keepalived.sh ]] || start keepalived
     start etcd kube-apiserver
@@ -102,7 +107,7 @@ for_others() {
     # It signs the nodes' first certificates, and takes half a minute to begin: while the manifests are created.
     start kube-controller-manager
     expect applied
-    start cluster-version-operator
+    start cluster-version-operator kube-scheduler
     expect joined
     stage_success
 
@@ -112,8 +117,9 @@ for_others() {
     tell operators-stopped
     expect released
     # The API's address goes to a node at once; etcd's member stays until the cluster removes it.
-    podman stop kube-apiserver >/dev/null
-    podman rm --force --ignore keepalived machine-config-server "$${operators[@]}" kube-apiserver >/dev/null
+    podman rm --force --ignore keepalived >/dev/null
+    stop_api
+    podman rm --force --ignore machine-config-server "$${operators[@]}" kube-apiserver >/dev/null
     stage_success
 }
 

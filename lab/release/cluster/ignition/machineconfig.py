@@ -88,7 +88,13 @@ def registry_files(config: InstallConfig) -> list[Config]:
 
 def _kubelet_conf(config: InstallConfig) -> str:
     gates = "IPv6DualStack: true" if config.dual_stack else ""
-    return templates.fill("kubelet.conf", dns_ip=config.dns_ip, any_address=config.any_address, feature_gates=gates)
+    return templates.fill(
+        "kubelet.conf",
+        dns_ip=config.dns_ip,
+        any_address=config.any_address,
+        feature_gates=gates,
+        lease_seconds=str(config.node_grace_seconds),
+    )
 
 
 def _proxy_files(config: InstallConfig) -> list[Config]:
@@ -216,6 +222,22 @@ def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -
             "paused": False,
         },
     }
+
+
+def unrendered(pool: Object, configs: Iterable[Object]) -> list[str]:
+    """Return what became of a pool's MachineConfigs since its config was rendered, a text each: added, changed or
+    deleted. Of ``configs`` the metadata are enough."""
+    rendering = pool["spec"]["configuration"]
+    sources = {str(source["name"]) for source in rendering.get("source") or []}
+    present = {
+        str(c["metadata"]["name"]): c["metadata"]
+        for c in configs
+        if (c["metadata"].get("labels") or {}).get(ROLE) == pool["metadata"]["name"]
+    }
+    changes = dict.fromkeys(present.keys() - sources - {rendering["name"]}, "added")
+    changes |= dict.fromkeys(sources - present.keys(), "deleted")
+    changes |= {name: "changed" for name in sources & present.keys() if present[name].get("generation", 1) > 1}
+    return [f"{name} was {change}" for name, change in sorted(changes.items())]
 
 
 def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:

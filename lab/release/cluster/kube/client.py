@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API: client certificates, discovery, JSON in and out.
+"""A small client of the Kubernetes API: client certificates or a pod's token, discovery, watches, JSON in and out.
 
 It knows nothing about kinds: plurals and scopes come from the server's discovery, so CRDs work as soon as they are
 established.
@@ -7,22 +7,50 @@ established.
 from __future__ import annotations
 
 import base64
+import contextlib
+import json
+import logging
 import os
+import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 
 from installer.common.formats import yamltext
 from lab.release.cluster.errors import ApiError, ConfigError, UnknownKind
 
+log = logging.getLogger(__name__)
+
 Object = dict[str, Any]
+#: Objects by (namespace, name); the namespace of those that live in none is empty.
+Objects = dict[tuple[str, str], Object]
+
+JSON = "application/json"
+#: Lists objects without their specs, which are large in a MachineConfig.
+METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 #: One request may take long under software emulation; a hung server must still be noticed.
 REQUEST_SECONDS = 60.0
+#: How long the server keeps a watch open, and the pause before a request is made again that failed.
+WATCH_SECONDS = 300
+RETRY_SECONDS = 2.0
+#: What a kubelet mounts into each container.
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+#: A watch may be silent for minutes: the kernel asks whether the other end is still there, and notices within half a
+#: minute when it has lost power or its address has moved to another node.
+KEEP_ALIVE = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+]
 
 
 @dataclass(frozen=True)
@@ -61,13 +89,34 @@ def in_memory(name: str, text: str) -> str:
     return f"/proc/self/fd/{handle}"
 
 
+class _Connections(HTTPAdapter):
+    """Connections whose loss is noticed, too, while nothing is sent."""
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        super().init_poolmanager(*arguments, **options, socket_options=KEEP_ALIVE)
+
+
+class _Token(requests.auth.AuthBase):
+    """A ServiceAccount's token, read for each request: its kubelet replaces those that expire."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._path.read_text().strip()}"
+        return request
+
+
 class Kube:
     """One API server, one identity. Safe to share between threads (a session each)."""
 
-    def __init__(self, server: str, ca_file: str, cert_files: tuple[str, str] | None) -> None:
+    def __init__(
+        self, server: str, ca_file: str, cert_files: tuple[str, str] | None, token_file: Path | None = None
+    ) -> None:
         self.server = server.rstrip("/")
         self._ca_file = ca_file
         self._cert_files = cert_files
+        self._token = _Token(token_file) if token_file else None
         self._local = threading.local()
         self._kinds: dict[tuple[str, str], Resource] = {}
 
@@ -75,6 +124,11 @@ class Kube:
     def ca_file(self) -> str:
         """The file with the CAs that vouch for the API server."""
         return self._ca_file
+
+    @property
+    def cert_files(self) -> tuple[str, str] | None:
+        """The files with the client certificate and its key; None for a client with a token."""
+        return self._cert_files
 
     @classmethod
     def from_kubeconfig(cls, path: Path | str) -> Self:
@@ -84,6 +138,19 @@ class Kube:
         names = [in_memory(name, text) for name, text in (("ca.crt", ca), ("tls.crt", cert), ("tls.key", key))]
         return cls(server, names[0], (names[1], names[2]))
 
+    @classmethod
+    def in_cluster(cls, account: Path = SERVICE_ACCOUNT) -> Self:
+        """Return a client for a pod's ServiceAccount, of the API server that KUBERNETES_SERVICE_HOST and
+        KUBERNETES_SERVICE_PORT name. Raises ConfigError outside of a pod."""
+        try:
+            host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        except KeyError as error:
+            raise ConfigError("environment", str(error.args[0]), "is set in a pod only") from error
+        if not (account / "token").is_file():
+            raise ConfigError(str(account / "token"), "", "is not there: no ServiceAccount is mounted")
+        host = f"[{host}]" if ":" in host else host
+        return cls(f"https://{host}:{port}", str(account / "ca.crt"), None, account / "token")
+
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
@@ -91,6 +158,8 @@ class Kube:
             session.trust_env = False  # a proxy of the environment is never between us and the API
             session.verify = self._ca_file
             session.cert = self._cert_files
+            session.auth = self._token
+            session.mount("https://", _Connections())
             self._local.session = session
         return session
 
@@ -102,18 +171,22 @@ class Kube:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
         seconds: float = REQUEST_SECONDS,
+        stream: bool = False,
     ) -> requests.Response:
-        """One request; raises ApiError for any status of 300 or more, and with status 0 when there was no answer."""
+        """One request, its answer's body left to be read with ``stream``; raises ApiError for any status of 300 or
+        more, and with status 0 when there was no answer."""
         try:
             response = self._session().request(
                 method,
                 self.server + path,
                 json=body if body is not None else None,
                 params=params,
-                headers={"Content-Type": content_type, "Accept": "application/json"},
-                timeout=seconds,
+                headers={"Content-Type": content_type, "Accept": accept},
+                timeout=(min(seconds, REQUEST_SECONDS), seconds),
                 allow_redirects=False,
+                stream=stream,
             )
         except (requests.RequestException, OSError) as error:
             raise ApiError(method, path, 0, str(error)) from error
@@ -186,14 +259,17 @@ class Kube:
             raise
         return obj
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
-        """All objects of a kind (in one namespace, or everywhere); an unknown kind has none."""
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = JSON
+    ) -> list[Object]:
+        """All objects of a kind (in one namespace, or everywhere); an unknown kind has none. With ``accept``
+        METADATA just their metadata."""
         params = {"labelSelector": labels} if labels else None
         try:
-            answer = self.request("GET", self.path(api_version, kind, namespace), params=params).json()
+            answer = self.request("GET", self.path(api_version, kind, namespace), params=params, accept=accept)
         except UnknownKind:
             return []
-        items: list[Object] = answer.get("items") or []
+        items: list[Object] = answer.json().get("items") or []
         return items
 
     def create(self, obj: Object) -> Object | None:
@@ -229,3 +305,70 @@ class Kube:
                 return False
             raise
         return True
+
+    def watch(
+        self,
+        api_version: str,
+        kind: str,
+        stop: threading.Event,
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        fields: str = "",
+    ) -> Iterator[Objects]:
+        """All objects of a kind, anew after each change, until ``stop``; each time a mapping of its own.
+
+        An API that is away, a kind that is not served yet and a watch that is out of date end nothing: it is logged,
+        and after a pause there is the next mapping. A silent watch notices ``stop`` only with its next event, so its
+        thread should be a daemon.
+        """
+        objects, version = Objects(), ""
+        params = {key: text for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
+        while not stop.is_set():
+            try:
+                path = self.path(api_version, kind, namespace)
+                if not version:
+                    listing = self.request("GET", path, params=params).json()
+                    # A list's items do not say what they are.
+                    kept = {"apiVersion": api_version, "kind": kind}
+                    objects = {_key(item): {**kept, **item} for item in listing.get("items") or []}
+                    version = listing["metadata"]["resourceVersion"]
+                    yield dict(objects)
+                for event in self._events(path, {**params, "resourceVersion": version}):
+                    item = event["object"]
+                    version = item["metadata"]["resourceVersion"]
+                    if event["type"] == "DELETED":
+                        objects.pop(_key(item), None)
+                    else:
+                        objects[_key(item)] = item
+                    yield dict(objects)
+                    if stop.is_set():
+                        return
+            except ApiError as error:
+                if error.status == 410:  # what lies between was compacted away
+                    version = ""
+                    continue
+                log.warning("watching %s: %s", kind, error)
+                stop.wait(RETRY_SECONDS)
+            except UnknownKind as error:
+                log.warning("watching %s: %s", kind, error)
+                stop.wait(RETRY_SECONDS)
+
+    def _events(self, path: str, params: Mapping[str, str]) -> Iterator[Object]:
+        """Events of one watch until the server ends it. Raises ApiError, for an event that is an error, too."""
+        options = {**params, "watch": "true", "timeoutSeconds": str(WATCH_SECONDS)}
+        answer = self.request("GET", path, params=options, seconds=WATCH_SECONDS + REQUEST_SECONDS, stream=True)
+        with contextlib.closing(answer):
+            try:
+                for line in answer.iter_lines(chunk_size=None):
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        status = event["object"]
+                        raise ApiError("WATCH", path, int(status.get("code", 500)), str(status.get("message", "")))
+                    yield event
+            except (requests.RequestException, OSError, ValueError) as error:
+                raise ApiError("WATCH", path, 0, str(error)) from error
+
+
+def _key(obj: Object) -> tuple[str, str]:
+    return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]

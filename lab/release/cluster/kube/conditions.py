@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 Condition = dict[str, Any]
 Status = dict[str, Any]
@@ -170,13 +170,20 @@ def version_status(
     }
 
 
+#: The condition that a bad finding changes, of an operator that has been available: Available where nothing serves any
+#: more, Degraded where it serves and lacks something, Progressing where it serves and more of it starts (§5.5).
+Changed = Literal["Available", "Degraded", "Progressing"]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """The result of one operator's probe; the message stays the same while nothing changes."""
+    """The result of one operator's probe; the message stays the same while nothing changes. A good one that changes
+    Degraded tells of something that is asked for and never will be served."""
 
     good: bool
     message: str
     reason: str = "NotReady"
+    condition: Changed = "Available"
 
 
 #: For how long probes must fail before an available operator is called unavailable: emulated hosts stall.
@@ -191,31 +198,22 @@ def operator_status(
     Progressing comes before Available: readers use the first condition that applies (§8.2).
     """
     conditions: list[Condition] = list(status.get("conditions") or [])
-    was = is_status(conditions, "Available")
-    if not finding.good and was and bad_seconds < PATIENCE_SECONDS:
-        return status
-    good = "True" if finding.good else "False"
     first_time = not finding.good and not status.get("versions")
-    reason = "AsExpected" if finding.good else finding.reason
-    progressing = "True" if first_time else "False"
-    conditions = put(
-        conditions,
-        "Progressing",
-        progressing,
-        now,
-        reason=reason if first_time else "AsExpected",
-        message=finding.message,
-    )
-    conditions = put(conditions, "Available", good, now, reason=reason, message=finding.message)
-    broken = not finding.good and not first_time
-    conditions = put(
-        conditions,
-        "Degraded",
-        "True" if broken else "False",
-        now,
-        reason=reason if broken else "AsExpected",
-        message=finding.message if broken else "",
-    )
+    serves = finding.good or (not first_time and finding.condition != "Available")
+    lacks = finding.condition == "Degraded" if finding.good else not first_time and finding.condition != "Progressing"
+    states = {
+        "Progressing": first_time or (not finding.good and finding.condition == "Progressing"),
+        "Available": serves,
+        "Degraded": lacks,
+    }
+    unusual = {kind for kind, state in states.items() if state != (kind == "Available")}
+    worse = any(is_status(conditions, kind, "True" if kind == "Available" else "False") for kind in unusual)
+    if worse and not finding.good and bad_seconds < PATIENCE_SECONDS:
+        return status
+    for kind, state in states.items():
+        reason = finding.reason if kind in unusual else "AsExpected"
+        message = "" if kind == "Degraded" and kind not in unusual else finding.message
+        conditions = put(conditions, kind, str(state), now, reason=reason, message=message)
     conditions = put(conditions, "Upgradeable", "True", now, reason="AsExpected")
     result = {**status, "conditions": conditions}
     if finding.good:

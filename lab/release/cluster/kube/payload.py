@@ -10,6 +10,7 @@ from pathlib import Path
 
 from installer.common.formats import YamlError, yamltext
 from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
+from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Object
 
 PROFILE = "include.release.openshift.io/self-managed-high-availability"
@@ -22,6 +23,7 @@ CAPABILITIES = ("Console", "Ingress")
 
 _FILE = re.compile(r"^0000_(\d\d)_([a-z0-9]+(?:-[a-z0-9]+)*)_")
 _TEMPLATE = re.compile(r"\{\{\s*\.(\w+)(?:\.(\S+?))?\s*\}\}")
+_DOCUMENTS = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _SEMVER = re.compile(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")
 
 
@@ -123,13 +125,31 @@ def read_objects(text: str, source: str) -> list[Object]:
     return objects
 
 
-def fill(text: str, images: Images, release_image: str) -> str:
-    """Replace {{.ReleaseImage}}, {{.ClusterProfile}}, {{.Images.<tag>}} and the snapshot version."""
+def cluster_values(config: InstallConfig, apps_domain: str) -> dict[str, str]:
+    """Return the values of {{.Cluster.<name>}}: what manifests need to know of the cluster that they go into."""
+    return {
+        "APIInternalHost": f"api-int.{config.domain}",
+        "AppsDomain": apps_domain,
+        "ClusterNetworks": ",".join(cidr for cidr, _ in config.cluster_networks),
+        "DNSAddress": config.dns_ip,
+        "DualStack": str(config.dual_stack).lower(),
+        "PodNetworks": ",".join(cidr for cidr, _ in config.pod_networks),
+        "ServiceNetworks": ",".join(config.service_networks),
+    }
+
+
+def fill(text: str, images: Images, release_image: str, cluster: Mapping[str, str] | None = None) -> str:
+    """Replace {{.ReleaseImage}}, {{.ClusterProfile}}, {{.Images.<tag>}}, {{.Cluster.<name>}} and the snapshot version;
+    without ``cluster``, documents that need values of it are left out. Raises ManifestError."""
+    if cluster is None:
+        text = "---".join(d for d in _DOCUMENTS.split(text) if "Cluster" not in {m[1] for m in _TEMPLATE.finditer(d)})
 
     def value(match: re.Match[str]) -> str:
-        key, tag = match.group(1), match.group(2)
-        if key == "Images" and tag:
-            return images[tag]
+        key, name = match.group(1), match.group(2)
+        if key == "Images" and name:
+            return images[name]
+        if key == "Cluster" and cluster is not None and name in cluster:
+            return cluster[name]
         values = {"ReleaseImage": release_image, "ClusterProfile": "self-managed-high-availability"}
         if key not in values:
             raise ManifestError(f"unknown placeholder {match.group(0)}")
@@ -138,8 +158,9 @@ def fill(text: str, images: Images, release_image: str) -> str:
     return _TEMPLATE.sub(value, text).replace(SNAPSHOT, images.version)
 
 
-def load_manifests(root: Path, release_image: str) -> list[Manifest]:
-    """All admitted manifests of the payload, in the order in which they are applied (§1.3).
+def load_manifests(root: Path, release_image: str, cluster: Mapping[str, str] | None = None) -> list[Manifest]:
+    """All admitted manifests of the payload, in the order in which they are applied (§1.3); without the values of
+    ``cluster``, which a bootstrap has not, those that need none.
 
     Raises PayloadError or ManifestError.
     """
@@ -153,6 +174,6 @@ def load_manifests(root: Path, release_image: str) -> list[Manifest]:
                 continue
             match = _FILE.match(path.name)
             level, component = (int(match.group(1)), match.group(2)) if match else (50, path.stem)
-            objects = read_objects(fill(path.read_text(), images, release_image), path.name)
+            objects = read_objects(fill(path.read_text(), images, release_image, cluster), path.name)
             manifests += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
     return sorted(manifests, key=lambda m: (m.level, m.component, m.source))

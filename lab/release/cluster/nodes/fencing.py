@@ -17,7 +17,7 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import is_status, put
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import secret
-from lab.release.cluster.nodes.probes import SETUP, View, address
+from lab.release.cluster.nodes.probes.view import SETUP, View, address
 from lab.release.cluster.pods import pacemaker
 from lab.release.cluster.pods.installerpod import NAMESPACE, installer_pod, resource_secret
 

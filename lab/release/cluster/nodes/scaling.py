@@ -28,7 +28,7 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import config_map, secret
 from lab.release.cluster.nodes import fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
-from lab.release.cluster.nodes.probes import View, address, addresses
+from lab.release.cluster.nodes.probes.view import View, address, addresses
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
 from lab.release.cluster.pods.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map

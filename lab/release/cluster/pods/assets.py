@@ -122,6 +122,7 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         files[f"{target}.key"] = pairs[asset].key
     for component, client in (
         ("kube-controller-manager-certs", "kube-controller-manager-client"),
+        ("kube-scheduler", "kube-scheduler-client"),
         ("machine-config-server", "machine-config-server-client"),
         ("cluster-version-operator", "cluster-version-operator-client"),
         ("assisted-installer-controller", "assisted-installer-controller-client"),

@@ -103,7 +103,7 @@ def etcd_tools() -> StaticPod:
     )
 
 
-#: Beta APIs with a final version in 1.20, or that nobody here uses. Without them the API server starts a quarter sooner
+#: Beta APIs with a final version in 1.20, or that nobody uses. Without them the API server starts a quarter sooner
 #: (2.4 instead of 3.2 CPU seconds natively, ten times that emulated, twice in an installation) and is 90 MB smaller.
 RETIRED_APIS = (
     "admissionregistration.k8s.io/v1beta1",
@@ -112,7 +112,6 @@ RETIRED_APIS = (
     "authorization.k8s.io/v1beta1",
     "autoscaling/v2beta1",
     "autoscaling/v2beta2",
-    "batch/v1beta1",
     "certificates.k8s.io/v1beta1",
     "coordination.k8s.io/v1beta1",
     "events.k8s.io/v1beta1",
@@ -151,12 +150,17 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             f"--bind-address={config.any_address}",
             f"--client-ca-file={secrets}/client-ca.crt",
             "--enable-admission-plugins=NodeRestriction",
+            # To the pods behind webhooks and aggregated APIs itself, as OpenShift's: without it, kube-proxy's choice
+            # is taken, and that learns late that a node is gone.
+            "--enable-aggregator-routing=true",
             # Its queues are for hundreds of clients; its book-keeping took 40 % of an idle server's CPU.
             "--enable-priority-and-fairness=false",
             f"--etcd-cafile={secrets}/etcd-ca.crt",
             f"--etcd-certfile={secrets}/etcd-client.crt",
             f"--etcd-keyfile={secrets}/etcd-client.key",
             "--etcd-servers=https://localhost:2379",
+            # A Service may prefer endpoints of the node that asks: the cluster's DNS does.
+            "--feature-gates=ServiceTopology=true",
             *feature_gates(config),
             "--insecure-port=0",
             f"--kubelet-certificate-authority={secrets}/kubelet-ca.crt",
@@ -190,30 +194,38 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
         readiness=Probe("/readyz", 6443, "HTTPS"),
         cpu=API_CPU,
         memory="400Mi",
-        grace_seconds=60,
+        # Its watchers would keep it for a minute, in which it takes no new connection.
+        grace_seconds=15,
     )
 
 
-#: What the lab needs of the controller manager: signing, node life cycle, service accounts, clean-up. Nodes get their
-#: pod networks of nodes/podnetworks.py.
-CONTROLLERS = (
-    "clusterrole-aggregation",
-    "csrapproving",
-    "csrcleaner",
-    "csrsigning",
-    "namespace",
-    "nodelifecycle",
-    "podgc",
-    "root-ca-cert-publisher",
-    "serviceaccount",
-    "serviceaccount-token",
-)
+#: All that Kubernetes switches on, without a cloud's. Nodes get their pod networks of network/podnetworks.py.
+CONTROLLERS = "*,-cloud-node-lifecycle,-nodeipam,-route,-service"
+
+
+def _led(kubeconfig: str) -> list[str]:
+    """Return the options of what runs on every control plane node and works on one, for local clients only."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        # Else it watches kube-system/extension-apiserver-authentication three times over, each for 10 s at a time
+        # (it limits those requests as if they were no watches): a request a second of three instances, all of it
+        # for clients with certificates, which it has not.
+        "--authentication-skip-lookup=true",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--bind-address=127.0.0.1",
+        "--cert-dir=/tmp",
+        "--leader-elect=true",
+        "--leader-elect-lease-duration=60s",
+        "--leader-elect-renew-deadline=45s",
+        "--leader-elect-retry-period=10s",
+        "--port=0",
+    ]
 
 
 def kube_controller_manager(config: InstallConfig) -> StaticPod:
     """Return the controller manager with the controllers of CONTROLLERS; it signs the nodes' CSRs."""
     secrets = f"{RESOURCES}/kube-controller-manager-certs"
-    kubeconfig = f"{secrets}/kubeconfig"
     return StaticPod(
         name="kube-controller-manager",
         namespace="openshift-kube-controller-manager",
@@ -221,27 +233,14 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
         command=(
             "kube-controller-manager",
             "--allocate-node-cidrs=false",
-            f"--authentication-kubeconfig={kubeconfig}",
-            # Else it watches kube-system/extension-apiserver-authentication three times over, each for 10 s at a time
-            # (it limits those requests as if they were no watches): a request a second of three instances, all of it
-            # for clients with certificates, which it has not.
-            "--authentication-skip-lookup=true",
-            f"--authorization-kubeconfig={kubeconfig}",
-            "--bind-address=127.0.0.1",
-            "--cert-dir=/tmp",
             f"--cluster-signing-cert-file={secrets}/csr-signer.crt",
             f"--cluster-signing-key-file={secrets}/csr-signer.key",
             "--cluster-signing-duration=720h",
-            f"--controllers={','.join(CONTROLLERS)}",
+            f"--controllers={CONTROLLERS}",
             "--configure-cloud-routes=false",
-            f"--kubeconfig={kubeconfig}",
-            "--leader-elect=true",
-            "--leader-elect-lease-duration=60s",
-            "--leader-elect-renew-deadline=45s",
-            "--leader-elect-retry-period=10s",
-            "--node-monitor-grace-period=120s",
-            "--node-monitor-period=15s",
-            "--port=0",
+            *feature_gates(config),
+            *_led(f"{secrets}/kubeconfig"),
+            f"--node-monitor-grace-period={config.node_grace_seconds}s",
             f"--root-ca-file={secrets}/service-ca-bundle.crt",
             "--secure-port=10257",
             f"--service-account-private-key-file={secrets}/service-account.key",
@@ -253,6 +252,27 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
         env=ONE_SCHEDULER,
         readiness=Probe("/healthz", 10257, "HTTPS"),
         memory="100Mi",
+    )
+
+
+def kube_scheduler(config: InstallConfig) -> StaticPod:
+    """Return the scheduler, which puts pods without a node on one, a DaemonSet's too."""
+    secrets = f"{RESOURCES}/kube-scheduler"
+    return StaticPod(
+        name="kube-scheduler",
+        namespace="openshift-kube-scheduler",
+        tag="hyperkube",
+        command=(
+            "kube-scheduler",
+            *feature_gates(config),
+            *_led(f"{secrets}/kubeconfig"),
+            "--secure-port=10259",
+        ),
+        labels={"app": "openshift-kube-scheduler", "scheduler": "true"},
+        secrets="kube-scheduler",
+        env=ONE_SCHEDULER,
+        readiness=Probe("/healthz", 10259, "HTTPS"),
+        memory="50Mi",
     )
 
 
@@ -361,6 +381,7 @@ def control_plane(
     """Return a control plane node's static pods, by stages: clients of the API server start when it answers."""
     rest = [
         kube_controller_manager(config),
+        kube_scheduler(config),
         machine_config_server(),
         cluster_version_operator(release_image),
         assisted_installer_controller(),

@@ -20,7 +20,9 @@ import yaml
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import payload
 from lab.release.cluster.kube.client import Kube
-from lab.release.cluster.nodes.podnetworks import PodNetworks
+from lab.release.cluster.kube.resources import CONFIG, read_config
+from lab.release.cluster.network.podnetworks import PodNetworks
+from lab.release.cluster.nodes import policies
 from lab.release.cluster.version_operator.operators import Operators
 from lab.release.cluster.version_operator.sync import Syncer
 
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds that the operators' loop may take to end its round.
 END_SECONDS = 5.0
+#: Between two looks for what the installer puts into the cluster.
+LOOK_SECONDS = 1.0
 
 
 def render(output: Path, release_image: str, root: Path) -> None:
@@ -45,10 +49,31 @@ def render(output: Path, release_image: str, root: Path) -> None:
         (output / "bootstrap" / path.name).write_text(payload.fill(path.read_text(), images, release_image))
 
 
+def read_values(kube: Kube, stop: threading.Event) -> dict[str, str] | None:
+    """Return the values of {{.Cluster.<name>}} as soon as the cluster has its configuration; None when told to stop."""
+    last = ""
+    while not stop.is_set():
+        try:
+            config, ingress = read_config(kube), kube.get(CONFIG, "Ingress", "cluster")
+            if config is not None and ingress is not None:
+                return payload.cluster_values(config, str(ingress["spec"]["domain"]))
+            seen = "it is not there"
+        except ClusterError as error:
+            seen = str(error)
+        if seen != last:
+            log.info("Waiting for the cluster's configuration: %s", seen)
+        last = seen
+        stop.wait(LOOK_SECONDS)
+    return None
+
+
 def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: threading.Event) -> None:
     """Run until ``stop``: the operators in a thread, the payload in this one. Raises PayloadError, LeaseLost."""
-    manifests = payload.load_manifests(root, release_image)
     images = payload.load_images(root)
+    values = read_values(kube, stop)
+    if values is None:
+        return
+    manifests = payload.load_manifests(root, release_image, values)
     images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
     version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
@@ -60,6 +85,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
+        threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]
     for thread in threads:
         thread.start()
@@ -67,8 +93,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
         syncer.run(stop)
     finally:
         stop.set()
-        for thread in threads:
-            thread.join(END_SECONDS)
+        threads[0].join(END_SECONDS)  # the others may be waiting for an event
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -16,12 +16,12 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.ignition.machineconfig import PREFIX
 from lab.release.cluster.kube.apply import apply
-from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.kube.client import METADATA, Kube, Object
 from lab.release.cluster.kube.conditions import Finding, is_status, operator_status, put, stamp
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
-from lab.release.cluster.nodes import probes
-from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.nodes.probes.table import PROBES
+from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
 from lab.release.cluster.nodes.scaling import Scaling, Wanted
 
 log = logging.getLogger(__name__)
@@ -85,19 +85,29 @@ def node_patch(node: Object, schedulable_masters: bool) -> Object:
     return patch
 
 
-def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
-    """Return the status of a MachineConfigPool from its nodes' annotations."""
+def pool_status(pool: Object, nodes: list[Object], configs: list[Object], now: dt.datetime) -> Object:
+    """Return the status of a MachineConfigPool from its nodes' annotations and all MachineConfigs.
+
+    Nothing here renders again what was rendered for the installation: a pool whose MachineConfigs have changed since is
+    degraded, and not updated, whatever its nodes run.
+    """
     name, wanted = pool["metadata"]["name"], pool["spec"]["configuration"]["name"]
     of_pool = [n for n in nodes if machineconfig.role_of(n) == name]
     current = [n for n in of_pool if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
-    ready = [n for n in current if probes.node_ready(n)]
-    updated = len(current) == len(of_pool)
+    ready = [n for n in current if node_ready(n)]
+    changes = machineconfig.unrendered(pool, configs)
+    updated = len(current) == len(of_pool) and not changes
     conditions = list((pool.get("status") or {}).get("conditions") or [])
     text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
     conditions = put(conditions, "Updated", "True" if updated else "False", now, reason="", message=text)
-    conditions = put(conditions, "Updating", "False" if updated else "True", now)
-    for kind in ("Degraded", "NodeDegraded", "RenderDegraded"):
-        conditions = put(conditions, kind, "False", now)
+    conditions = put(conditions, "Updating", str(not updated and not changes), now)
+    degraded, reason, text = "False", "", ""
+    if changes:
+        rule = "machine configs are rendered for the installation alone"
+        degraded, reason, text = "True", "NotRendered", f"{', '.join(changes)} since {wanted} was rendered: {rule}"
+    conditions = put(conditions, "NodeDegraded", "False", now)
+    for kind in ("RenderDegraded", "Degraded"):
+        conditions = put(conditions, kind, degraded, now, reason=reason, message=text)
     return {
         **(pool.get("status") or {}),
         "conditions": conditions,
@@ -154,9 +164,10 @@ class Operators:
             if patch := node_patch(node, schedulable):
                 self._kube.merge_patch({"apiVersion": "v1", "kind": "Node", "metadata": node["metadata"]}, patch)
                 log.info("Node %s was given its role: %s", node["metadata"]["name"], sorted(patch))
+        configs = self._kube.list(machineconfig.API, "MachineConfig", accept=METADATA)
         for pool in self._kube.list(machineconfig.API, "MachineConfigPool"):
             full = {"apiVersion": machineconfig.API, "kind": "MachineConfigPool", **pool}
-            self._write_status(full, pool_status(pool, seen.nodes, seen.now))
+            self._write_status(full, pool_status(pool, seen.nodes, configs, seen.now))
 
     def _route(self, seen: View, ingress_good: bool) -> None:
         for obj in console_objects(seen.console_host):
@@ -199,7 +210,7 @@ class Operators:
                 for p in seen.pods
                 if p["metadata"]["namespace"] == f"openshift-{name}"
                 and p["metadata"]["name"].startswith(f"{name}-")  # not what installs it
-                and probes.pod_ready(p)
+                and pod_ready(p)
                 and p["spec"].get("nodeName")
             )
             status = dict(obj.get("status") or {})
@@ -232,7 +243,7 @@ class Operators:
         findings: dict[str, Finding] = {}
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
             name = listed["metadata"]["name"]
-            probe = probes.PROBES.get(name)
+            probe = PROBES.get(name)
             if probe is None:
                 continue
             finding = probe(seen)
@@ -250,7 +261,7 @@ class Operators:
                 listed.get("status") or {}, finding, bad_seconds, seen.now, versions=self._versions
             )
             self._write_status(full, status)
-        self.good = len(findings) == len(probes.PROBES) and all(f.good for f in findings.values())
+        self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
         return findings
 
     def _ingress(self, seen: View, good: bool) -> None:

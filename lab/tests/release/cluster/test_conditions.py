@@ -2,6 +2,7 @@
 
 import datetime as dt
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,6 +103,23 @@ VERSIONS = [{"name": "operator", "version": VERSION}]
 
 def operator(status, good, failures=1, text="seen"):
     return conditions.operator_status(status, Finding(good, text), failures, START, versions=VERSIONS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [("Available", "FFT"), ("Degraded", "FTT"), ("Progressing", "TTF")],
+)
+def test_an_operator_that_was_available_changes_the_condition_that_is_asked_for(changed, expected):
+    finding = Finding(False, "m2: no answer", "Lacking", changed)
+
+    def shown(status: conditions.Status, seconds: float) -> str:
+        after = conditions.operator_status(status, finding, seconds, START, versions=VERSIONS)
+        return "".join(message(after, kind)[0][0] for kind in ("Progressing", "Available", "Degraded"))
+
+    assert shown({}, 60) == "TFF", "an operator that never was available waits, whatever the finding"
+    good = operator({}, True)
+    assert shown(good, conditions.PATIENCE_SECONDS - 1) == "FTF"
+    assert shown(good, conditions.PATIENCE_SECONDS) == expected
 
 
 def test_operator_progresses_first_and_then_is_available():

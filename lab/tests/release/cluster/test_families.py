@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lab.release.cluster import templates, tls
 from lab.release.cluster.ignition import keepalived, machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.nodes import probes
+from lab.release.cluster.nodes.probes.view import address, addresses
 from lab.release.cluster.pods import staticpods
 from lab.testing.ignition import read_data_url
 
@@ -116,9 +117,9 @@ def test_a_nodes_address_is_the_first_that_its_kubelet_tells() -> None:
             ]
         }
     }
-    assert probes.address(node) == "[2001:db8::9]"
-    assert probes.addresses(node) == ["2001:db8::9", "192.0.2.9"]
-    assert (probes.address({"status": {}}), probes.addresses({})) == ("", [])
+    assert address(node) == "[2001:db8::9]"
+    assert addresses(node) == ["2001:db8::9", "192.0.2.9"]
+    assert (address({"status": {}}), addresses({})) == ("", [])
 
 
 def test_pod_networks_are_one_a_family_the_services_first() -> None:
@@ -133,6 +134,13 @@ def test_the_network_of_pods_has_the_part_of_each_family() -> None:
     text = templates.text("cni.conflist.tmpl")
     assert '{{range $i, $range := .PodCIDRRanges}}{{if $i}}, {{end}}[{"subnet": "{{$range}}"}]{{end}}' in text
     assert '{{range $i, $route := .Routes}}{{if $i}}, {{end}}{"dst": "{{$route}}"}{{end}}' in text
+
+
+def test_the_network_of_pods_is_not_looked_for_where_podman_keeps_its_own() -> None:
+    settings = tomllib.loads(templates.fill("containerd.toml", pod_image="p", registry_auth=""))
+    network = settings["plugins"]["io.containerd.grpc.v1.cri"]["cni"]
+    assert network["conf_template"] == "/etc/containerd/cni.conflist.tmpl"
+    assert not network["conf_dir"].startswith("/etc/cni/")
 
 
 PLACE = """

@@ -8,8 +8,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.release.cluster import installconfig
 from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
 from lab.release.cluster.kube import payload
+from lab.release.components import COMPONENTS
 
 VERSION = "4.18.0-node0.abcdef12"
 MANIFESTS = Path(payload.__file__).parents[1] / "manifests"
@@ -80,6 +82,38 @@ def test_placeholders_and_the_snapshot_version_are_replaced():
         payload.fill("{{.Whatever}}", images, "rel")
 
 
+def test_a_bootstrap_leaves_out_what_needs_to_know_the_cluster(tmp_path):
+    text = "\n---\n".join(
+        yaml.safe_dump({**config_map(name), "data": {"x": value}})
+        for name, value in (("plain", "{{.ReleaseImage}}"), ("network", "{{.Cluster.ClusterNetworks}} --- x"))
+    )
+    root = write_payload(tmp_path, {"0000_70_a_01.yaml": "# a comment\n" + text})
+    assert [m.object["data"] for m in payload.load_manifests(root, "rel")] == [{"x": "rel"}]
+    filled = payload.load_manifests(root, "rel", {"ClusterNetworks": "fd01::/48,10.128.0.0/14"})
+    assert [m.object["data"]["x"] for m in filled] == ["rel", "fd01::/48,10.128.0.0/14 --- x"]
+    with pytest.raises(ManifestError, match=r"unknown placeholder \{\{\.Cluster\.ClusterNetworks\}\}"):
+        payload.load_manifests(root, "rel", {})
+
+
+CONFIG = installconfig.parse(
+    "baseDomain: example.test\nmetadata: {name: c}\ncontrolPlane: {replicas: 1}\n"
+    "networking:\n  clusterNetwork: [{cidr: 'fd01::/48', hostPrefix: 64}, {cidr: 10.128.0.0/14}]\n"
+    "  serviceNetwork: ['fd02::/112', 172.30.0.0/16]\n"
+)
+
+
+def test_the_clusters_values_are_those_of_its_configuration():
+    assert payload.cluster_values(CONFIG, "apps.elsewhere.test") == {
+        "APIInternalHost": "api-int.c.example.test",
+        "AppsDomain": "apps.elsewhere.test",
+        "ClusterNetworks": "fd01::/48,10.128.0.0/14",
+        "DNSAddress": "fd02::a",
+        "DualStack": "true",
+        "PodNetworks": "fd01::/48,10.128.0.0/14",
+        "ServiceNetworks": "fd02::/112,172.30.0.0/16",
+    }
+
+
 def test_versions_must_agree(tmp_path):
     write_payload(tmp_path, metadata_version="4.18.1")
     with pytest.raises(PayloadError, match=r"4\.18\.1"):
@@ -102,8 +136,10 @@ def test_any_text_is_objects_or_a_manifest_error(text):
 
 def test_our_own_manifests_are_all_admitted_and_complete():
     names = set()
+    images = payload.Images(VERSION, {component.tag: f"r@sha256:{component.tag}" for component in COMPONENTS})
+    values = payload.cluster_values(CONFIG, "apps.c.example.test")
     for path in sorted(MANIFESTS.rglob("*.yaml")):
-        for obj in payload.read_objects(path.read_text(), path.name):
+        for obj in payload.read_objects(payload.fill(path.read_text(), images, "rel", values), path.name):
             assert payload.included(obj), path.name
             names.add((obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]))
     for kind in ("ServiceAccount", "RoleBinding", "Role"):

@@ -14,9 +14,9 @@ from lab.release.cluster.fencing import command
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import FencingCredential, parse
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.nodes import probes
 from lab.release.cluster.nodes.fencing import COMPLETED, COROSYNC_KEY, Fencing, bootstrap_objects
-from lab.release.cluster.nodes.probes import SETUP, View
+from lab.release.cluster.nodes.probes import etcd
+from lab.release.cluster.nodes.probes.view import SETUP, View
 from lab.release.cluster.pods import nodeinstall, pacemaker
 from lab.release.cluster.pods.pacemaker import Peer
 from lab.testing.clusterapi import Api, node
@@ -141,7 +141,7 @@ def conditions(api):
 
 
 def test_nodes_are_taught_when_both_are_there_and_it_is_over_when_pacemaker_runs_etcd(api, monkeypatch):
-    monkeypatch.setattr(probes, "_get", lambda *_: (200, '{"health":"true"}'))
+    monkeypatch.setattr(etcd, "_ask", lambda *_: etcd.Answer("c", "1", [{"ID": "1", "name": etcd.BOOTSTRAP_MEMBER}]))
     work = Fencing(api, CONFIG, IMAGES, "r")
     assert work.step(view(api, NODES[:1])) is True
     assert api.pods() == []
@@ -150,13 +150,13 @@ def test_nodes_are_taught_when_both_are_there_and_it_is_over_when_pacemaker_runs
     assert COMPLETED not in conditions(api)
     seen = view(api, NODES)
     assert seen.without_pacemaker == ["m0", "m1"]
-    finding = probes.etcd(seen)
+    finding = etcd.etcd(seen)
     assert not finding.good
     assert "m0: pacemaker does not run etcd yet" in finding.message
     for pod in api.pods():
         pod["status"] = {"phase": "Succeeded"}
     assert work.step(view(api, NODES)) is False
-    assert probes.etcd(view(api, NODES)).good
+    assert etcd.etcd(view(api, NODES)).good
     assert conditions(api)[COMPLETED] == "True"
     assert len(api.pods()) == 2
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,8 @@ from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
-from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.nodes.probes.etcd import etcd as probe
+from lab.release.cluster.nodes.probes.view import View
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
 from lab.testing.clusterapi import Api, node
 from lab.testing.scaling import CONFIG, etcd_argv
@@ -184,6 +186,8 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     operator.step(view(api, nodes))
     assert condition(api, "EtcdRunningInCluster") == "True"
     assert condition(api, "EtcdBootstrapMemberRemoved") is None
+    seen = replace(view(api, [node("m0", ips[0]), *nodes]), files=members.root / "files")
+    assert probe(seen).good
     finish(api)
     # the bootstrap host's node has the address of the bootstrap member: it must wait until that is gone
     nodes.append(node("m0", ips[0]))
@@ -194,6 +198,12 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     until(lambda: step(operator, view(api, nodes)) and len(api.pods()) == 3)
     assert condition(api, "EtcdBootstrapMemberRemoved") == "True"
     assert sorted(m.name for m in etcd.members()) == ["", "m1", "m2"]
+    seen = replace(seen, nodes=nodes)
+    finding = probe(seen)
+    assert (finding.good, finding.condition) == (False, "Degraded"), "m0 has no member yet, two serve"
+    assert "2 of 3 members are available: m0: GET :2379/health" in finding.message
+    members.processes[-1].kill()
+    assert probe(seen).condition == "Available", "no majority, no read"
 
 
 def test_a_worker_gets_router_and_console_and_no_key_of_the_control_plane(world):

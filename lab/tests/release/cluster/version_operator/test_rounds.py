@@ -24,7 +24,7 @@ class Api:
         configs = {"DNS": {"baseDomain": "c.d.example"}, "Ingress": {"domain": "apps.c.d.example"}}
         return {"spec": configs[kind]} if kind in configs else None
 
-    def list(self, api_version, kind):
+    def list(self, api_version, kind, **_):
         self.reads[kind] += 1
         return [self.operator] if kind == "ClusterOperator" else []
 
@@ -41,7 +41,7 @@ def rounds(monkeypatch):
     loop = operators.Operators(api, Path(), Images("4.18.0", {}), "r")
     monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
     monkeypatch.setattr(operators.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(operators.probes, "PROBES", {"etcd": lambda seen: Finding(True, "AsExpected", "")})
+    monkeypatch.setattr(operators, "PROBES", {"etcd": lambda seen: Finding(True, "AsExpected", "")})
     monkeypatch.setattr(operators.Scaling, "step", lambda self, seen: busy[0])
     return api, loop, busy, now
 
@@ -95,7 +95,7 @@ def test_an_operator_is_unavailable_when_its_probes_have_failed_for_long_enough(
     api, loop, busy, now = rounds
     busy[0] = False
     loop.step()
-    monkeypatch.setattr(operators.probes, "PROBES", {"etcd": lambda seen: Finding(False, "no quorum")})
+    monkeypatch.setattr(operators, "PROBES", {"etcd": lambda seen: Finding(False, "no quorum")})
     available = next(c for c in api.written[-1]["status"]["conditions"] if c["type"] == "Available")
     assert available["status"] == "True"
     api.written.clear()

@@ -1,8 +1,10 @@
-"""Nodes get their part of the cluster network, each another one, and keep it."""
+"""Nodes get their part of the cluster network, each another one, and keep it; a part that is taken twice is told."""
 
 from __future__ import annotations
 
+import queue
 import threading
+from collections.abc import Iterator
 from ipaddress import ip_network
 from typing import Any
 
@@ -11,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.nodes import podnetworks
+from lab.release.cluster.network import podnetworks
+from lab.waiting import wait_until
 
 NETWORKS = (("10.128.0.0/14", 23),)
 PARTS = [str(part) for part in ip_network("10.128.0.0/14").subnets(new_prefix=23)]
@@ -62,13 +65,23 @@ def test_one_family_that_is_used_up_leaves_the_node_without_any() -> None:
         list(podnetworks.missing(nodes, (("fd01::/48", 64), ("10.0.0.0/24", 24))))
 
 
+def test_of_two_nodes_with_one_part_the_younger_is_told() -> None:
+    young, old, other = node("a", "10.128.2.0/23"), node("z", "10.128.0.0/14"), node("c", "fd01::/64")
+    for each, second in ((young, 9), (old, 5), (other, 7)):
+        each["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{second}Z"
+    assert podnetworks.taken_twice([young, old, other]) == {"a": "podCIDR 10.128.2.0/23 overlaps with that of node z"}
+    assert podnetworks.taken_twice([young, other]) == {}
+
+
 class Cluster:
     """The part of the API's client that is used, over a list of nodes."""
 
     def __init__(self) -> None:
         self.nodes: list[dict[str, Any]] = []
+        self.events: list[dict[str, Any]] = []
         self.broken = False
         self.rounds = threading.Semaphore(0)
+        self.changes: queue.Queue[None] = queue.Queue()
 
     def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Any:
         self.rounds.release()
@@ -79,24 +92,54 @@ class Cluster:
     def list(self, api_version: str, kind: str) -> list[dict[str, Any]]:
         return self.nodes
 
-    def merge_patch(self, target: dict[str, Any], patch: dict[str, Any]) -> None:
+    def watch(self, api_version: str, kind: str, stop: threading.Event) -> Iterator[Any]:
+        while not stop.is_set():
+            yield {("", each["metadata"]["name"]): each for each in self.nodes}
+            self.changes.get(timeout=10)
+
+    def _named(self, target: dict[str, Any]) -> dict[str, Any]:
         [node] = [item for item in self.nodes if item["metadata"]["name"] == target["metadata"]["name"]]
-        node["spec"].update(patch["spec"])
+        return node
+
+    def merge_patch(self, target: dict[str, Any], patch: dict[str, Any]) -> None:
+        self._named(target)["spec"].update(patch["spec"])
+
+    def object_path(self, obj: dict[str, Any], sub: str) -> str:
+        return f"/{obj['metadata']['name']}/{sub}"
+
+    def request(self, method: str, path: str, body: Any, *, content_type: str) -> None:
+        [wanted] = body["status"]["conditions"]
+        conditions = self._named({"metadata": {"name": path.split("/")[1]}}).setdefault("status", {"conditions": []})
+        kept = [each for each in conditions["conditions"] if each["type"] != wanted["type"]]
+        conditions["conditions"] = [*kept, wanted]
+
+    def create(self, obj: dict[str, Any]) -> None:
+        self.events.append(obj)
 
 
-def test_a_round_is_done_when_all_nodes_have_come() -> None:
+def test_the_condition_and_the_event_come_once_and_the_condition_goes() -> None:
     cluster = Cluster()
     loop = podnetworks.PodNetworks(cluster)  # type: ignore[arg-type]
-    for name, done in (("a", False), ("b", False), ("c", True)):
-        cluster.nodes.append(node(name))
-        assert loop.step() is done
-    assert [each["spec"]["podCIDRs"] for each in cluster.nodes] == [
-        ["10.128.0.0/23"], ["10.128.2.0/23"], ["10.128.4.0/23"]
-    ]  # fmt: skip
+    cluster.nodes = [node("a", "10.128.0.0/23"), node("b", "10.128.0.0/23"), node("c")]
+    ready = {"type": "Ready", "status": "True"}
+    cluster.nodes[1]["status"] = {"conditions": [ready]}
+    for _ in range(3):
+        loop.step(cluster.nodes)
+    [event] = cluster.events
+    about = event["involvedObject"]
+    assert (event["type"], event["reason"], about["kind"], about["uid"]) == ("Warning", podnetworks.TWICE, "Node", "b")
+    kept, condition = cluster.nodes[1]["status"]["conditions"]
+    assert (kept, condition["type"], condition["status"]) == (ready, "NetworkUnavailable", "True")
+    assert condition["message"] == "podCIDR 10.128.0.0/23 overlaps with that of node a"
+    del cluster.nodes[0]
+    loop.step(cluster.nodes)
+    assert cluster.nodes[0]["status"]["conditions"][1]["status"] == "False"
+    assert "status" not in cluster.nodes[1]
+    assert len(cluster.events) == 1
 
 
 def test_the_loop_bears_an_api_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(podnetworks.pace, "pause", lambda took, longest: 0.01)
+    monkeypatch.setattr(podnetworks, "RETRY_SECONDS", 0.01)
     cluster, stop = Cluster(), threading.Event()
     cluster.broken = True
     thread = threading.Thread(target=podnetworks.PodNetworks(cluster).run, args=(stop,))  # type: ignore[arg-type]
@@ -106,9 +149,12 @@ def test_the_loop_bears_an_api_that_is_away(monkeypatch: pytest.MonkeyPatch) -> 
             assert cluster.rounds.acquire(timeout=10)
         cluster.nodes.append(node("a"))
         cluster.broken = False
-        for _ in range(3):
-            assert cluster.rounds.acquire(timeout=10)
-        assert cluster.nodes[0]["spec"]["podCIDR"] == "10.128.0.0/23"
+        wait_until(lambda: cluster.nodes[0]["spec"] != {}, 10, "node a's podCIDR")
+        cluster.nodes.append(node("b"))
+        cluster.changes.put(None)
+        wait_until(lambda: cluster.nodes[1]["spec"] != {}, 10, "node b's podCIDR")
+        assert [each["spec"]["podCIDR"] for each in cluster.nodes] == ["10.128.0.0/23", "10.128.2.0/23"]
     finally:
         stop.set()
+        cluster.changes.put(None)
         thread.join(10)

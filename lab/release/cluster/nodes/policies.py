@@ -1,0 +1,33 @@
+"""Warnings about NetworkPolicies: nothing in this network enforces them, and nobody shall believe otherwise."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from lab.release.cluster.errors import ClusterError
+from lab.release.cluster.kube.client import Kube
+from lab.release.cluster.kube.events import warn
+
+log = logging.getLogger(__name__)
+
+API = "networking.k8s.io/v1"
+KIND = "NetworkPolicy"
+REASON = "NetworkPolicyNotEnforced"
+
+
+def follow(kube: Kube, stop: threading.Event) -> None:
+    """Warn of each policy once, and again when its specification changes, until ``stop``."""
+    warned: set[tuple[str, int]] = set()
+    for policies in kube.watch(API, KIND, stop):
+        for policy in policies.values():
+            meta = policy["metadata"]
+            key = (str(meta["uid"]), int(meta.get("generation", 0)))
+            if key in warned:
+                continue
+            message = "This cluster's network does not enforce NetworkPolicies: all traffic stays allowed"
+            try:
+                warn(kube, policy, REASON, message)
+                warned.add(key)
+            except (ClusterError, OSError) as error:
+                log.warning("network policies: %s", error)

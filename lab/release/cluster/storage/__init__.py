@@ -1,0 +1,1 @@
+"""Volumes on the nodes' own disks."""
