@@ -14,7 +14,8 @@ import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ci.bench.measure import TICK, table
@@ -24,6 +25,7 @@ from installer.hub.kube.kinds import AGENT, AGENT_CLUSTER_INSTALL, INFRA_ENV, NA
 from installer.testing.hub.world_kit import NAMESPACE as SITE
 from installer.testing.hub.world_kit import VERSION, cluster_objects
 from installer.testing.service.service_kit import Standalone, standalone
+from lab.host.namespaces import CLONE_NEWNET, setns
 from lab.testing.hub import LoopbackHub, loopback_hub
 from lab.waiting import wait_until
 
@@ -184,8 +186,18 @@ def _settled(operator: Operator) -> float:
     return time.monotonic() - began
 
 
+def _join(init: int) -> None:
+    """Have this thread, and all that it starts, live in the network of a process."""
+    with open(f"/proc/{init}/ns/net") as file:
+        setns(file.fileno(), CLONE_NEWNET)
+
+
 def run(hosts: int) -> None:
     """Measure and print."""
-    with tempfile.TemporaryDirectory() as folder, loopback_hub(Path(folder) / "hub") as hub:
-        rows = hub.inside(measure, hub, Path(folder), hosts)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        hub = stack.enter_context(loopback_hub(folder / "hub"))
+        # Of its namespaces that of the network alone: /proc there knows no process of this one.
+        pool = stack.enter_context(ThreadPoolExecutor(1, initializer=_join, initargs=(hub.init,)))
+        rows = pool.submit(measure, hub, folder, hosts).result()
     table(f"hub: {hosts} hosts in {-(-hosts // CLUSTER_SIZE)} clusters, which poll every 5 s", rows)
