@@ -29,7 +29,7 @@ VLAN = 111
 # More than the 256 KiB that an ISO's embed area holds, in objects that each fit into etcd.
 LARGE_MANIFESTS, LARGE_KIB = 4, 600
 # Operator, service and the images that it makes.
-HUB_MIB = 1024
+HUB_MIB = 512
 KERNEL_ARGUMENTS = ("node0.first=1", "node0.second=2")
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.
