@@ -21,6 +21,8 @@ def run(args: argparse.Namespace) -> int:
         return command.run(args.files, args.output)
     from installer.hub.kube.api import Api
 
+    if args.hub_command == "install":
+        _check_in_cluster(args.image, args.listen)
     api = Api.connect(args.kubeconfig)
     if args.hub_command == "wait-for":
         from installer.hub import waiting
@@ -29,8 +31,17 @@ def run(args: argparse.Namespace) -> int:
     from installer.hub import setup
 
     if args.hub_command == "install":
-        return setup.install(api)
+        return setup.install(api, setup.InCluster(args.image, args.listen) if args.image else None)
     return setup.uninstall(api, with_resources=args.with_resources)
+
+
+def _check_in_cluster(image: str | None, listen: str | None) -> None:
+    from installer.rendezvous.standalone import listening
+
+    if bool(image) != bool(listen):
+        raise ConfigError("--image and --listen: both, for an operator in the cluster, or neither")
+    if listen:
+        listening(listen)
 
 
 def _run(args: argparse.Namespace) -> int:
