@@ -285,7 +285,13 @@ COMPONENTS: tuple[Component, ...] = (
         commands={"usr/bin/console": "lab.release.cluster.console.command"},
     ),
     Component("etcd", entrypoint=("/usr/bin/etcd",), packages=("etcd",)),
-    Component("haproxy-router", entrypoint=("/usr/sbin/haproxy",), packages=("haproxy",)),
+    Component(
+        "haproxy-router",
+        entrypoint=("/usr/sbin/haproxy",),
+        packages=("haproxy",),
+        code=("cluster",),
+        commands={"usr/bin/ingress-controller": "lab.release.cluster.ingress.command"},
+    ),
     Component(
         "hyperkube",
         binaries=("kube-apiserver", "kube-controller-manager", "kube-scheduler"),

@@ -106,7 +106,7 @@ class PodNetworks:
         new = find(
             put(conditions, CONDITION, status, dt.datetime.now(dt.UTC), reason=reason, message=message), CONDITION
         )
-        target = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
+        target: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
         # By type, beside the kubelet, which writes the other conditions.
         kind = "application/strategic-merge-patch+json"
         patch = {"status": {"conditions": [new]}}

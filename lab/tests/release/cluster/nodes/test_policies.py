@@ -32,11 +32,12 @@ class Cluster:
         assert patch["metadata"]["annotations"][policies.ANNOTATION].startswith("no: ")
         self.annotated.append(obj["metadata"]["name"])
 
-    def create(self, obj: dict[str, Any]) -> None:
+    def create(self, obj: dict[str, Any]) -> dict[str, Any]:
         if self.fail:
             self.fail -= 1
             raise ApiError("POST", "/events", 0, "refused")
         self.events.append(obj)
+        return obj
 
 
 def test_each_policy_is_warned_of_once_and_again_when_it_changes() -> None:
