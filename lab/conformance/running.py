@@ -99,7 +99,7 @@ class Ran:
 
 
 def focus_of(names: Sequence[str]) -> str:
-    """Return the regular expression (Go's) that fits just these specs, after the suite's and the outermost node's names."""
+    """Return the regular expression (Go's) that fits just these specs, after the suite's and outermost node's names."""
     return rf"^Kubernetes e2e suite \[Top Level\] (?:{'|'.join(map(re.escape, names))})$"
 
 
