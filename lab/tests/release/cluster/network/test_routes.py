@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lab.host.namespaces import CLONE_NEWNET, setns, unshare
 from lab.release.cluster.errors import NetworkError
-from lab.release.cluster.network import podcidrs, routes
+from lab.release.cluster.network import routes
 from lab.release.cluster.network.routes import Routes
 
 NETWORKS = ["10.128.0.0/14", "fd01::/48"]
@@ -47,7 +47,7 @@ def test_each_network_leads_to_the_node_that_has_it_and_none_to_ones_own(
         family = 0 if ip_network(part).version == 4 else 1
         first = next(index for index, parts in enumerate(taken, 1) if parts[family] == part)
         assert gateway == (f"192.0.2.{first}", f"2001:db8::{first}")[family]
-    twice = set(podcidrs.taken_twice(nodes))
+    twice = set(routes.taken_twice(nodes))
     undisputed = {part for index, parts in enumerate(taken, 1) if f"n{index}" not in twice for part in parts}
     assert undisputed - mine == set(want) - mine
 

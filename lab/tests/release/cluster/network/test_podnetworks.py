@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.network import podcidrs
-from lab.release.cluster.nodes import podnetworks
+from lab.release.cluster.network import podnetworks
 from lab.waiting import wait_until
 
 NETWORKS = (("10.128.0.0/14", 23),)
@@ -70,8 +69,8 @@ def test_of_two_nodes_with_one_part_the_younger_is_told() -> None:
     young, old, other = node("a", "10.128.2.0/23"), node("z", "10.128.0.0/14"), node("c", "fd01::/64")
     for each, second in ((young, 9), (old, 5), (other, 7)):
         each["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{second}Z"
-    assert podcidrs.taken_twice([young, old, other]) == {"a": "podCIDR 10.128.2.0/23 overlaps with that of node z"}
-    assert podcidrs.taken_twice([young, other]) == {}
+    assert podnetworks.taken_twice([young, old, other]) == {"a": "podCIDR 10.128.2.0/23 overlaps with that of node z"}
+    assert podnetworks.taken_twice([young, other]) == {}
 
 
 class Cluster:
