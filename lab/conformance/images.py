@@ -10,7 +10,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 from installer.common import certificates
@@ -101,6 +101,7 @@ class Row:
     name: str
     version: str
     packages: tuple[str, ...] = ()
+    _: KW_ONLY
     fill: Callable[[Parts, LayerWriter], None] | None = None
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
@@ -173,31 +174,25 @@ def _sample(parts: Parts, writer: LayerWriter) -> None:
     _program(writer, parts.sample, "sample-apiserver", "sample-apiserver")
 
 
+_AGNHOST = ("/agnhost",)
 _APACHE = ("/usr/sbin/apache2", "-D", "FOREGROUND", "-f", "/etc/httpd.conf")
-_WEB = {"entrypoint": ("/agnhost",), "cmd": ("test-webserver",), "plain": True}
+_SAMPLE = ("/sample-apiserver", "--feature-gates=APIPriorityAndFairness=false")
+_SERVER = ("test-webserver",)
+E2E, LIBRARY, GC, PROMOTED = "e2eRegistry", "dockerLibraryRegistry", "gcRegistry", "promoterE2eRegistry"
 
 ROWS: tuple[Row, ...] = (
-    Row("promoterE2eRegistry", "agnhost", "2.21", ("e2e-tools",), _agnhost, ("/agnhost",), ("pause",)),
-    Row("dockerLibraryRegistry", "busybox", "1.29", ("e2e-busybox",), _busybox, cmd=("sh",), plain=True),
-    Row("gcRegistry", "etcd", "3.4.13-0", ("etcd",), _etcd),
-    Row("dockerLibraryRegistry", "httpd", "2.4.38-alpine", ("e2e-apache2",), _httpd, cmd=_APACHE),
-    Row("dockerLibraryRegistry", "httpd", "2.4.39-alpine", ("e2e-apache2",), _httpd, cmd=_APACHE),
-    Row("e2eRegistry", "jessie-dnsutils", "1.0", ("e2e-tools",)),
-    Row("e2eRegistry", "kitten", "1.0", fill=_picture("kitten"), **_WEB),
-    Row("e2eRegistry", "nautilus", "1.0", fill=_picture("nautilus"), **_WEB),
-    Row(
-        "dockerLibraryRegistry", "nginx", "1.14-alpine", ("e2e-nginx",), _nginx, cmd=("nginx", "-c", "/etc/nginx.conf")
-    ),
-    Row("e2eRegistry", "nonewprivs", "1.0", fill=_nonewprivs, cmd=("/usr/local/bin/nnp",), plain=True),
-    Row("gcRegistry", "pause", "3.2"),
-    Row(
-        "e2eRegistry",
-        "sample-apiserver",
-        "1.17",
-        fill=_sample,
-        entrypoint=("/sample-apiserver", "--feature-gates=APIPriorityAndFairness=false"),
-        plain=True,
-    ),
+    Row(PROMOTED, "agnhost", "2.21", ("e2e-tools",), fill=_agnhost, entrypoint=_AGNHOST, cmd=("pause",)),
+    Row(LIBRARY, "busybox", "1.29", ("e2e-busybox",), fill=_busybox, cmd=("sh",), plain=True),
+    Row(GC, "etcd", "3.4.13-0", ("etcd",), fill=_etcd),
+    Row(LIBRARY, "httpd", "2.4.38-alpine", ("e2e-apache2",), fill=_httpd, cmd=_APACHE),
+    Row(LIBRARY, "httpd", "2.4.39-alpine", ("e2e-apache2",), fill=_httpd, cmd=_APACHE),
+    Row(E2E, "jessie-dnsutils", "1.0", ("e2e-tools",)),
+    Row(E2E, "kitten", "1.0", fill=_picture("kitten"), entrypoint=_AGNHOST, cmd=_SERVER, plain=True),
+    Row(E2E, "nautilus", "1.0", fill=_picture("nautilus"), entrypoint=_AGNHOST, cmd=_SERVER, plain=True),
+    Row(LIBRARY, "nginx", "1.14-alpine", ("e2e-nginx",), fill=_nginx, cmd=("nginx", "-c", "/etc/nginx.conf")),
+    Row(E2E, "nonewprivs", "1.0", fill=_nonewprivs, cmd=("/usr/local/bin/nnp",), plain=True),
+    Row(GC, "pause", "3.2"),
+    Row(E2E, "sample-apiserver", "1.17", fill=_sample, entrypoint=_SAMPLE, plain=True),
 )
 
 
@@ -285,6 +280,13 @@ def image(store: Store, row: Row, made_of: Parts) -> Image:
     return Image(row.tag, tuple(layers), row.entrypoint, row.cmd, labels={"version": row.version})
 
 
+def unknown(e2e: Path) -> list[str]:
+    """Return the images of ROWS that an e2e.test does not know by name and version."""
+    listed = subprocess.run([e2e, "--list-images"], check=True, timeout=60, stdout=subprocess.PIPE, text=True)
+    known = {line.rpartition("/")[2] for line in listed.stdout.split()}
+    return [name for row in ROWS if (name := f"{row.name}:{row.version}") not in known]
+
+
 def storage_of(root: Path) -> Path:
     """Return the storage directory that the registry of the lab in `root` serves. Raises ConformanceError."""
     try:
@@ -295,8 +297,11 @@ def storage_of(root: Path) -> Path:
 
 
 def push_images(store: Store, storage: Path) -> None:
-    """Build the images and put those that it lacks into a registry's storage directory. Raises ReleaseError."""
+    """Build the images and put those that it lacks into a registry's storage directory. Raises ReleaseError, and
+    ConformanceError where the suite would not find them."""
     made_of = parts(store)
+    if names := unknown(made_of.tests / "e2e.test"):
+        raise ConformanceError(f"images that e2e.test does not know: {', '.join(names)}")
     wanted: Sequence[tuple[Row, Image]] = [(row, image(store, row, made_of)) for row in ROWS]
     work = store.scratch("conformance")
     try:

@@ -47,17 +47,12 @@ class Programs:
 
     def specs(self) -> tuple[str, ...]:
         """Return the names of all conformance specs, as the suite's own dry run tells them, sorted."""
-        argv = [self.e2e, "--ginkgo.dryRun", "--ginkgo.noColor", f"--ginkgo.focus={CONFORMANCE}"]
+        argv = [str(self.e2e), "--ginkgo.dryRun", "--ginkgo.noColor", f"--ginkgo.focus={CONFORMANCE}"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
         found = tuple(sorted(event[0] for event in map(event_of, done.stdout.splitlines()) if event))
         if done.returncode or not found:
             raise ConformanceError(f"{self.e2e}: lists no specs: {done.stdout[-500:]}{done.stderr[-500:]}")
         return found
-
-    def images(self) -> frozenset[str]:
-        """Return the images that the suite knows, as NAME:VERSION without a registry."""
-        done = subprocess.run([self.e2e, "--list-images"], capture_output=True, text=True, timeout=60, check=True)
-        return frozenset(line.rpartition("/")[2] for line in done.stdout.split())
 
 
 def event_of(line: str) -> tuple[str, bool] | None:

@@ -8,8 +8,8 @@ from ipaddress import ip_address, ip_network
 
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.conditions import Finding
+from lab.release.cluster.network.podnetworks import parts, taken_twice
 from lab.release.cluster.nodes import policies
-from lab.release.cluster.nodes.podnetworks import parts, taken_twice
 from lab.release.cluster.nodes.probes.view import View, address, condition, get, node_ready, pod_ready
 
 NAMESPACE = "openshift-network-diagnostics"
@@ -54,7 +54,7 @@ def unreached(answer: str, pods: Mapping[str, str], services: Sequence[str]) -> 
             bad.append(f"pod {name} of node {node} ({text.removeprefix('- ')})")
     for name in services:
         text = seen.get(name, "- no answer")
-        if text not in pods.values():
+        if not text or text.startswith("-"):
             bad.append(f"Service address {name} ({text.removeprefix('- ')})")
     return bad
 
