@@ -350,9 +350,14 @@ class Deployment:
         """Return the rendezvous service's answer to GET /api/assisted-install/v2/PATH, decoded; asked with a watcher's
         token, as `wait-for` does. Raises OSError while it does not answer."""
         state = json.loads((self.directory / STATE).read_bytes())["node0"]
-        url = f"https://{bracketed(state['rendezvousIP'])}:{SERVICE_PORT}/api/assisted-install/v2/{path}"
-        request = urllib.request.Request(url, headers={"Watcher-Authorization": state["watcherToken"]})
-        context = ssl.create_default_context(cadata=state["serviceCACert"])
+        address = f"{bracketed(state['rendezvousIP'])}:{SERVICE_PORT}"
+        return self.rest_of(address, path, token=state["watcherToken"], ca=state["serviceCACert"])
+
+    def rest_of(self, address: str, path: str, *, token: str, ca: str) -> Any:
+        """Return the answer of the service at ADDRESS:PORT, whose CA this certificate is, as `rest` does."""
+        url = f"https://{address}/api/assisted-install/v2/{path}"
+        request = urllib.request.Request(url, headers={"Watcher-Authorization": token})
+        context = ssl.create_default_context(cadata=ca)
 
         def ask() -> Any:
             try:

@@ -92,6 +92,8 @@ class Layout:
     hub = _Below("hub")
     #: A directory for each container machine.
     machines = _Below("machines")
+    #: While it is there, BMCs answer 503 to everything.
+    bmc_unready = _Below("bmc/unready")
     #: The socket of the daemon that owns the container machines.
     machined = _Below("machined.sock")
     #: The socket of the daemon that has the devices of disks that can fail.

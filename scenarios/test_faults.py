@@ -1,6 +1,7 @@
 """Faults in real installations: each completes, or the first line says what is wrong, and where (docs/faults.md)."""
 
 import re
+import time
 from functools import partial
 
 import pytest
@@ -9,10 +10,13 @@ from lab.deploy import Deployment
 from lab.errors import DaemonEndedError
 from lab.faults import Panic
 from lab.host.paths import cache_dir
-from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, Told, disturb
+from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, Told, disturb, disturb_while
+from scenarios.catalogue.ids import words_of
 from scenarios.catalogue.scheduling import Durations
 from scenarios.testing import surfaces
-from scenarios.testing.cluster import Installation
+from scenarios.testing.cluster import INSTALL_SECONDS, Installation, output_of
+from scenarios.testing.hub import installed_by_hub, operator
+from scenarios.testing.hubresources import resources
 
 #: ci/tests/faults runs those of the swarm lane.
 IN_LABS = [row for row in ROWS if set(row.lanes) & set(LABS)]
@@ -37,7 +41,8 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     if row.void:
         _void(row, deployment)
         return
-    outcome = disturb(deployment, row, partial(_unsaid, deployment))
+    by_hub = "hub" in words_of(row.id).variants
+    outcome = _disturb_hub(row, deployment) if by_hub else disturb(deployment, row, partial(_unsaid, deployment))
     print(f"{row.name}: wait-for ended with {outcome.code} after {outcome.seconds:.0f} s; {outcome.errors[:3]}")
     if row.told is not None:
         _check_told(row, outcome)
@@ -48,6 +53,24 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     assert installation.nodes_ready()
     assert installation.unwell_operators() == []
     _in_time(row, outcome, f"{row.scenario}@{deployment.topology.machine}")
+
+
+def _disturb_hub(row: Row, deployment: Deployment) -> Outcome:
+    """Apply a cluster's resources to a hub, and wait as a person does who waits for the cluster."""
+    name, minutes = deployment.topology.cluster_name, row.told_minutes(deployment.topology.machine)
+    limit = 60 * minutes or INSTALL_SECONDS
+    with operator(deployment) as hub:
+
+        def install() -> Outcome:
+            began = time.monotonic()
+            hub.apply(resources(deployment))
+            result = hub.waited(f"clusterdeployment/{name}", limit)
+            return Outcome(result.returncode, output_of(result), time.monotonic() - began)
+
+        outcome = disturb_while(hub, row, limit, install)
+        if outcome.code == 0:
+            installed_by_hub(deployment, hub)
+        return outcome
 
 
 def _void(row: Row, deployment: Deployment) -> None:

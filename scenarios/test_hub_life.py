@@ -11,7 +11,7 @@ from scenarios.testing.hub import Hub, operator
 from scenarios.testing.hublife import INSTALLER_ARGS, Life, machine, one_node, resolve, shared
 from scenarios.testing.hubresources import resources
 
-SNO = "sno-ipv4-static-uefi-discovery_iso-hub"
+SNO, COMPACT = (f"{shape}-ipv4-static-uefi-discovery_iso-hub" for shape in ("sno", "compact"))
 READY_SECONDS = 300
 
 pytestmark = pytest.mark.nightly
@@ -47,23 +47,28 @@ def test_hosts_of_one_infra_env_are_dealt_to_two_clusters(deployment: Deployment
     assert len(ids) == len(machines)
 
 
-@pytest.mark.parametrize("deployment", [f"{SNO}-day2_worker"], indirect=True)
+@pytest.mark.parametrize("deployment", [f"{SNO}-day2_worker", f"{COMPACT}-day2_worker"], indirect=True)
 def test_a_machine_that_comes_later_is_a_worker(deployment: Deployment, hub: Hub) -> None:
     """Of the same InfraEnv: applied after the installation, it is approved, added, and its Node is ready."""
     life, documents = Life(hub), resources(deployment)
-    first, later = deployment.topology.nodes
+    *masters, later = deployment.topology.nodes
     cluster = deployment.topology.cluster_name
-    resolve(hub.lab, {cluster: first.ip})
+    if len(masters) == 1:
+        resolve(hub.lab, {cluster: masters[0].ip})
     with hub.lab.phase("apply to installed"):
-        own = [*shared(documents, is_bound=True), *one_node(documents, cluster, cluster)]
-        life.apply(*own, *machine(documents, first.name))
+        required = {"controlPlaneAgents": len(masters)}
+        own = [
+            *shared(documents, is_bound=True),
+            *one_node(documents, cluster, cluster, provisionRequirements=required),
+        ]
+        life.apply(*own, *(item for node in masters for item in machine(documents, node.name)))
         hub.wait_for(f"clusterdeployment/{cluster}")
     with hub.lab.phase("apply to added"):
         life.apply(*machine(documents, later.name))
         agent = life.reached(later.name, "added-to-existing-cluster")
     assert agent["spec"]["approved"] is True
     assert life.conditions("agent", agent["metadata"]["name"])["Installed"] == ("True", "InstallationCompleted")
-    assert life.nodes(cluster) == {first.name: True, later.name: True}
+    assert life.nodes(cluster) == {node.name: True for node in (*masters, later)}
     assert life.conditions("agentclusterinstall", cluster)["Completed"] == ("True", "InstallationCompleted")
 
 

@@ -56,6 +56,9 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
     ),
+    "hub": Benchmark(
+        "the operator of a hub with hundreds of hosts (about ten minutes)", _run_of("service.hub", "hub_hosts")
+    ),
     "conformity": Benchmark("the service against its specification", _run_of("service.conformity", "spec", "examples")),
     "machines": Benchmark("the same installations in containers and in VMs, side by side", _machines),
     "fault-times": Benchmark(
@@ -95,6 +98,7 @@ def parser() -> argparse.ArgumentParser:
     _options_of_machines(parser)
     _options_of_oracles(parser)
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: the most hosts to try (default: 2000)")
+    parser.add_argument("--hub-hosts", type=COUNT, default=500, help="hub: hosts, ten a cluster (default: 500)")
     parser.add_argument(
         "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
         help="fault-times: directories that pytest's --artifacts named (default: artifacts)",

@@ -26,7 +26,15 @@ def add_commands(parent: Any, add: Add) -> None:
         parent,
         "install",
         "Prepare a cluster to be a hub: custom resource definitions, namespace node0-hub, roles",
-        epilog="What is there already and not of an earlier install is left as it is. Repeat it after an upgrade.",
+        epilog=(
+            "What is there already and not of an earlier install is left as it is. Repeat it after an upgrade.\n"
+            "With --image the operator runs in the cluster, too, on the node that has the address of --listen, and\n"
+            "keeps its service in /var/lib/node0-hub there; without, start node0 hub run."
+        ),
+    )
+    install.add_argument("--image", metavar="IMAGE", help="an image with node0: run the operator as a Deployment")
+    install.add_argument(
+        "--listen", metavar="ADDRESS:PORT", help="with --image: where its service listens, an address of one node"
     )
     run = add(
         parent,
@@ -46,6 +54,12 @@ def add_commands(parent: Any, add: Add) -> None:
     run.add_argument("--token", type=Path, metavar="FILE", help="with --service: its auth/user-token")
     run.add_argument("--ca", type=Path, metavar="FILE", help="with --service: its tls/ca.crt (default: the system's)")
     run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve metrics at http://ADDRESS:PORT/metrics")
+    run.add_argument(
+        "--webhook",
+        metavar="ADDRESS:PORT",
+        help="have the API server ask here what it may store, so that what is wrong is refused at once; an address "
+        "that it reaches (default: what is wrong is stored, and its conditions say so)",
+    )
     uninstall = add(
         parent,
         "uninstall",

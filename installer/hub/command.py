@@ -21,6 +21,8 @@ def run(args: argparse.Namespace) -> int:
         return command.run(args.files, args.output)
     from installer.hub.kube.api import Api
 
+    if args.hub_command == "install":
+        _check_in_cluster(args.image, args.listen)
     api = Api.connect(args.kubeconfig)
     if args.hub_command == "wait-for":
         from installer.hub import waiting
@@ -29,8 +31,17 @@ def run(args: argparse.Namespace) -> int:
     from installer.hub import setup
 
     if args.hub_command == "install":
-        return setup.install(api)
+        return setup.install(api, setup.InCluster(args.image, args.listen) if args.image else None)
     return setup.uninstall(api, with_resources=args.with_resources)
+
+
+def _check_in_cluster(image: str | None, listen: str | None) -> None:
+    from installer.rendezvous.standalone import listening
+
+    if bool(image) != bool(listen):
+        raise ConfigError("--image and --listen: both, for an operator in the cluster, or neither")
+    if listen:
+        listening(listen)
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -44,15 +55,20 @@ def _run(args: argparse.Namespace) -> int:
     else:
         problems += [f"--{name}: only with --service" for name in ("token", "ca") if getattr(args, name)]
         problems += [] if args.listen else ["needs --listen for a service of its own, or --service for a running one"]
-    for option in ("listen", "metrics"):
+    # The API server asks at the webhook's address, unless it asks a Service of its own cluster.
+    certain = {"listen": True, "metrics": False, "webhook": args.kubeconfig is not None}
+    for option, is_certain in certain.items():
         if getattr(args, option):
             try:
-                listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
+                listening(getattr(args, option), f"--{option}", is_for_hosts=is_certain)
             except ConfigError as error:
                 problems.append(str(error))
     if problems:
         raise ConfigError("\n".join(problems))
-    metrics = listening(args.metrics, "--metrics", is_for_hosts=False) if args.metrics else None
+    metrics, webhook = (
+        listening(getattr(args, name), f"--{name}", is_for_hosts=False) if getattr(args, name) else None
+        for name in ("metrics", "webhook")
+    )
     directory: Path = args.dir
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -65,4 +81,4 @@ def _run(args: argparse.Namespace) -> int:
         service = operator.OwnService(directory.absolute() / "service", args.listen)
     logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s", logs.LEVELS[args.log_level])
     with locked(directory):
-        return operator.run(directory, args.kubeconfig, service, metrics=metrics)
+        return operator.run(directory, args.kubeconfig, service, metrics=metrics, webhook=webhook)

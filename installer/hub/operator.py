@@ -23,6 +23,8 @@ from installer.assisted.endpoint import endpoint
 from installer.common.inputs import read_text
 from installer.errors import ConfigError
 from installer.files import write_whole
+from installer.hub.admission.webhook import Authorities, Place, Registrar
+from installer.hub.admission.webhook import served as webhook_served
 from installer.hub.controllers.agent import AgentController
 from installer.hub.controllers.bmh import BareMetalHostController
 from installer.hub.controllers.classification import ClassificationController
@@ -156,8 +158,9 @@ def run(
     service: contextlib.AbstractContextManager[ServiceAccess],
     *,
     metrics: tuple[str, int] | None = None,
+    webhook: tuple[str, int] | None = None,
 ) -> int:
-    """Run until SIGTERM or SIGINT; ``metrics``: address and port to serve them at.
+    """Run until SIGTERM or SIGINT; ``metrics`` and ``webhook``: address and port to serve them at.
 
     Raises InstallerError for what cannot be used.
     """
@@ -170,11 +173,33 @@ def run(
         api = Api.connect(kubeconfig, may_write=leader.is_leading, requests=lease_api.requests)
         manager = Manager(api, access.client(), KINDS, leader)
         log.info("operator %s, API %s, service %s", name, api, access.url)
-        with served(manager, leader.is_leading, metrics) if metrics else contextlib.nullcontext():
+        with contextlib.ExitStack() as serving:
+            if metrics:
+                serving.enter_context(served(manager, leader.is_leading, metrics))
+            if webhook:
+                # Within a cluster there is a Service; anywhere else the API server is given the address.
+                place = Place(*webhook, service_namespace="" if kubeconfig else namespace)
+                serving.enter_context(_asked(place, lease_api, leader, stop))
             settings = ServiceConfigController(manager.hub, access.mirror, namespace)
             manager.run([settings, *(make(manager.hub) for make in CONTROLLERS)], stop)
     log.info("ended")
     return 0
+
+
+@contextlib.contextmanager
+def _asked(place: Place, api: Api, leader: Leader, stop: threading.Event) -> Iterator[None]:
+    """Have the API server ask this operator what it may store, for the block."""
+    authorities = Authorities(place.names)
+    registrar = Registrar(api, place, authorities, leader.is_leading)
+    with webhook_served(place, authorities):
+        thread = threading.Thread(target=registrar.run, args=(stop,), name="webhooks", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(_END_SECONDS)
+            registrar.end()
 
 
 @contextlib.contextmanager

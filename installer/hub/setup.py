@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from installer.errors import InstallerError
-from installer.hub.crds.manifests import definitions, operator_objects
+from installer.hub.admission.webhook import CONFIGURATION
+from installer.hub.admission.webhook import KEY as WEBHOOKS
+from installer.hub.crds.manifests import definitions, in_cluster_objects, operator_objects
 from installer.hub.kube.api import Api, Conflict, NotFound
 from installer.hub.kube.kinds import CRD, CUSTOM, NAMESPACE, Json, Kind, key_of, labels_of
 
 log = logging.getLogger("installer.hub")
 MANAGED_BY, NODE0 = "app.kubernetes.io/managed-by", "node0-hub"
+DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
+SERVICE = Kind("", "v1", "services", "Service")
 _RBAC = ("rbac.authorization.k8s.io", "v1")
 KINDS = {
     kind.name: kind
@@ -24,8 +30,11 @@ KINDS = {
         Kind(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
         Kind(*_RBAC, "roles", "Role"),
         Kind(*_RBAC, "rolebindings", "RoleBinding"),
+        DEPLOYMENT,
+        SERVICE,
     )
 }
+NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
 # Deadline for definitions to be served, or gone (s).
 _ESTABLISHED_SECONDS = 60.0
 
@@ -34,9 +43,36 @@ class SetupError(InstallerError):
     """The cluster could not be prepared or cleared."""
 
 
-def manifests() -> list[tuple[Kind, Json]]:
-    """Return the objects of an installation: namespace and definitions first."""
-    found = [*operator_objects(), *definitions()]
+@dataclass(frozen=True)
+class InCluster:
+    """The operator as a Deployment: its image, and the ADDRESS:PORT, of one of the cluster's nodes, that hosts
+    reach."""
+
+    image: str
+    listen: str
+
+    def objects(self, node: str) -> list[Json]:
+        """Return its objects, for the node of that name."""
+        return in_cluster_objects(self.image, self.listen, node)
+
+    def node(self, api: Api) -> str:
+        """Return the name of the node. Raises KubeError, and SetupError where none has the address."""
+        address = self.listen.rpartition(":")[0].strip("[]")
+        nodes = api.list(NODE)[0]
+        seen = {
+            str(item["address"]): str(labels_of(node).get("kubernetes.io/hostname") or key_of(node).name)
+            for node in nodes
+            for item in (node.get("status") or {}).get("addresses") or ()
+            if item.get("type") == "InternalIP"
+        }
+        if address not in seen:
+            raise SetupError(f"--listen {self.listen}: no node has this address; theirs are {', '.join(sorted(seen))}")
+        return seen[address]
+
+
+def manifests(more: Iterable[Json] = ()) -> list[tuple[Kind, Json]]:
+    """Return the objects of an installation: namespace and definitions first; ``more``: the operator's own."""
+    found = [*operator_objects(), *definitions(), *more]
     order = list(KINDS)
     return sorted(((KINDS[item["kind"]], item) for item in found), key=lambda pair: order.index(pair[0].name))
 
@@ -46,9 +82,12 @@ def is_ours(obj: Json) -> bool:
     return labels_of(obj).get(MANAGED_BY) == NODE0
 
 
-def install(api: Api) -> int:
-    """Create missing objects and update those of an earlier install. Raises KubeError, SetupError."""
-    for kind, obj in manifests():
+def install(api: Api, in_cluster: InCluster | None = None) -> int:
+    """Create missing objects and update those of an earlier install; ``in_cluster``: the operator as well.
+
+    Raises KubeError, SetupError.
+    """
+    for kind, obj in manifests(in_cluster.objects(in_cluster.node(api)) if in_cluster else ()):
         metadata = obj["metadata"]
         wanted = obj | {"metadata": metadata | {"labels": (metadata.get("labels") or {}) | {MANAGED_BY: NODE0}}}
         try:
@@ -57,7 +96,7 @@ def install(api: Api) -> int:
         except Conflict:
             _update(api, kind, wanted)
     _wait_established(api)
-    log.info("the cluster is ready for node0 hub run")
+    log.info("the cluster is ready for node0 hub run" if in_cluster is None else "the operator runs in the cluster")
     return 0
 
 
@@ -71,6 +110,8 @@ def _update(api: Api, kind: Kind, wanted: Json) -> None:
         return
     # Members that the cluster has added, such as a service account's tokens, stay.
     metadata: dict[str, Any] = old["metadata"] | {"labels": {**labels_of(old), **labels_of(wanted)}}
+    if kind is SERVICE:  # its addresses, too
+        wanted = wanted | {"spec": {**old["spec"], **wanted["spec"]}}
     new = api.update(kind, {**old, **wanted, "metadata": metadata})
     changed = new["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
     log.info("%s %s: %s", kind.name, key, "brought up to date" if changed else "unchanged")
@@ -104,6 +145,13 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
     if left and not with_resources:
         advice = "delete them while the operator runs, or see --with-resources"
         raise SetupError(f"there are custom resources, nothing was removed: {_shown(left)} ({advice})")
+    # An operator in the cluster would take up again what is removed.
+    for kind, obj in ours:
+        if kind is DEPLOYMENT:
+            api.delete(kind, key_of(obj))
+    # Of an operator that was killed it is still there, and would refuse what follows.
+    if (asking := api.get(CONFIGURATION, WEBHOOKS)) is not None and is_ours(asking):
+        api.delete(CONFIGURATION, WEBHOOKS)
     unfinished = [(kind, obj) for kind, obj in left if obj["metadata"].get("finalizers")]
     for kind, obj in left:
         # The operator that would answer to their finalizers goes as well.
@@ -140,7 +188,8 @@ def _wait_gone(api: Api, objects: list[tuple[Kind, Json]]) -> None:
 
 
 def _installed(api: Api) -> list[tuple[Kind, Json]]:
-    found = ((kind, api.get(kind, key_of(obj))) for kind, obj in manifests())
+    own = in_cluster_objects("", "", "")
+    found = ((kind, api.get(kind, key_of(obj))) for kind, obj in manifests(own))
     return [(kind, obj) for kind, obj in found if obj is not None]
 
 

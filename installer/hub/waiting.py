@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from installer.common.redfish import causes
 from installer.errors import EXIT_BOOTSTRAP_FAILED, EXIT_INSTALL_FAILED, ConfigError
 from installer.hub.arguments import WAITED_FOR
+from installer.hub.baremetal.status import INFRA_ENV
 from installer.hub.conditions import condition
 from installer.hub.kube import kinds
 from installer.hub.kube.api import Api, Invalid, KubeError, Unauthorized
@@ -91,7 +93,9 @@ def judge_host(obj: Json) -> Verdict:
     text = f"{state or 'new'}, {status.get('operationalStatus') or 'no status'}"
     if error := status.get("errorMessage"):
         text += f": {status.get('errorType')}: {error}"
-    blocked = [text] if status.get("errorType") and int(status.get("errorCount") or 0) >= _BMC_ERRORS else []
+    # A BMC that is not ready will be, by itself.
+    lasts = int(status.get("errorCount") or 0) >= _BMC_ERRORS and causes.NOT_READY not in str(error)
+    blocked = [text] if status.get("errorType") and lasts else []
     return Verdict(state in ("provisioned", "externally provisioned"), blocked, [text])
 
 
@@ -138,6 +142,18 @@ def run(api: Api, resource: str, namespace: str, seconds: float) -> int:
         time.sleep(_LOOK)
 
 
+def _blocked_hosts(api: Api, deployment: Key) -> Iterator[str]:
+    """Yield what keeps the hosts of a ClusterDeployment's own InfraEnvs from booting."""
+    for env in api.list(kinds.INFRA_ENV)[0]:
+        reference = (env.get("spec") or {}).get("clusterRef") or {}
+        if (reference.get("namespace"), reference.get("name")) != deployment:
+            continue
+        key = kinds.key_of(env)
+        yield from (f"InfraEnv {key}: {text}" for text in judge_infra_env(env).blocked)
+        for bmh in api.list(kinds.BARE_METAL_HOST, key.namespace, f"{INFRA_ENV}={key.name}")[0]:
+            yield from (f"BareMetalHost {kinds.key_of(bmh)}: {text}" for text in judge_host(bmh).blocked)
+
+
 def _look(api: Api, kind: Kind, key: Key, judge: Callable[[Json], Verdict]) -> Verdict:
     try:
         obj = api.get(kind, key)
@@ -148,7 +164,8 @@ def _look(api: Api, kind: Kind, key: Key, judge: Callable[[Json], Verdict]) -> V
         if kind is kinds.CLUSTER_DEPLOYMENT and reference and not verdict.done:
             install = api.get(kinds.AGENT_CLUSTER_INSTALL, Key(key.namespace, reference.get("name", "")))
             of_install = judge_install(install) if install else Verdict()
-            return Verdict(False, verdict.blocked or of_install.blocked, of_install.sentences or verdict.sentences)
+            blocked = verdict.blocked or of_install.blocked or list(_blocked_hosts(api, key))
+            return Verdict(False, blocked, of_install.sentences or verdict.sentences)
     except (Invalid, Unauthorized):
         raise
     except KubeError as error:

@@ -70,7 +70,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more")
+    verbose = "log more; also after up and deploy"
+    parser.add_argument("-v", "--verbose", action="store_true", help=verbose)
     parser.add_argument("--lab", metavar="ID", help="which lab, if several run; also after the command")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -103,6 +104,8 @@ def parser() -> argparse.ArgumentParser:
     add_output(up)
     deploy = command("deploy", deploy_command.run, "install a cluster from its config files, in a lab made to fit them")
     deploy_command.add_arguments(deploy)
+    for sub in (up, deploy):
+        sub.add_argument("-v", "--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
     add_output(command("ls", _ls, "list the labs that run, their machines, and where their clusters are found"))
     node = "the machine's name, for example master-0"
     ssh = command("ssh", _ssh, "open a shell on a machine, or run one command there")
@@ -142,7 +145,7 @@ def parser() -> argparse.ArgumentParser:
     fault = command("fault", _fault, "break a running lab, and mend it")
     fault_command.add_arguments(fault, _add_lab)
     command("gc", _gc, "remove what crashed labs left behind")
-    for sub in (ssh, execute, console, opened, kubectl, conformance, shot, collect, down):
+    for sub in (ssh, execute, console, opened, kubectl, conformance, shot, collect, down, fault):
         _add_lab(sub)
     completed = command(
         "completion",

@@ -99,8 +99,8 @@ class Ran:
 
 
 def focus_of(names: Sequence[str]) -> str:
-    """Return the regular expression (Go's) that fits just these specs, after the suite's own name."""
-    return f"^Kubernetes e2e suite (?:{'|'.join(map(re.escape, names))})$"
+    """Return the regular expression (Go's) that fits just these specs, after the suite's and outermost node's names."""
+    return rf"^Kubernetes e2e suite \[Top Level\] (?:{'|'.join(map(re.escape, names))})$"
 
 
 def arguments(programs: Programs, cluster: Cluster, names: Sequence[str], *, parallel: int, report: Path) -> list[str]:

@@ -27,7 +27,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ from lab.bmcs.front import Front
 from lab.bmcs.profile import profile
 from lab.bmcs.serving import context, listen, serve
 from lab.bmcs.shared import Shared
-from lab.bmcs.web import Refusal, Request, Response, read_body, shown_body
+from lab.bmcs.web import Refusal, Request, Response, read_body, received, refusal, shown_body
 from lab.daemons import containers
 from lab.daemons.images import share_media
 from lab.daemons.redfish import views
@@ -270,8 +270,33 @@ def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
     account, application = accounts(app.config["NODE0_ACCOUNTS"]), app.wsgi_app
     restarts = containers.SETTING in app.config
     for name, kind, port in app.config.get("NODE0_FRONTS", ()):
-        front = Front(profile(kind), name, application, account, restarts=restarts, log=partial(log.note, bmc=name))
-        serve(front, app.config["SUSHY_EMULATOR_LISTEN_IP"], port, _context(app, kind))
+        note = partial(log.note, bmc=name)
+        front = Front(profile(kind), name, application, account, restarts=restarts, log=note)
+        serve(
+            Readiness(front, Path(app.config["NODE0_UNREADY"]), note),
+            app.config["SUSHY_EMULATOR_LISTEN_IP"],
+            port,
+            _context(app, kind),
+        )
+
+
+class Readiness:
+    """An application that answers 503 while a file is there (lab.faults.BmcUnready), as a BMC that starts does."""
+
+    def __init__(self, application: Any, path: Path, note: Callable[[Request, Response, float], None]) -> None:
+        self._application = application
+        self._path = path
+        self._note = note
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Answer one request (WSGI, PEP 3333)."""
+        if not self._path.exists():
+            answer: Iterable[bytes] = self._application(environ, start_response)
+            return answer
+        request = received(environ)
+        refused = refusal(503, "Base.1.8.ServiceTemporarilyUnavailable", "The service is temporarily unavailable.")
+        self._note(request, refused.response, 0.0)
+        return refused.response(environ, start_response)
 
 
 def _context(app: flask.Flask, kind: str) -> ssl.SSLContext:
@@ -292,7 +317,8 @@ def main(config: str) -> int:
     share_media(app)
     serve_vendors(app, log)
     # sushy-tools' own way in knows no sessions, and is not used: its setting (SUSHY_EMULATOR_AUTH_FILE) is not there.
-    app.wsgi_app = Shared(app.wsgi_app, accounts(app.config["NODE0_ACCOUNTS"]), log=log.note)
+    shared = Shared(app.wsgi_app, accounts(app.config["NODE0_ACCOUNTS"]), log=log.note)
+    app.wsgi_app = Readiness(shared, Path(app.config["NODE0_UNREADY"]), log.note)
     address, port = app.config["SUSHY_EMULATOR_LISTEN_IP"], app.config["SUSHY_EMULATOR_LISTEN_PORT"]
     listen(app, address, port, _context(app, "lab")).serve_forever()
     return 0

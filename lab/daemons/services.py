@@ -348,6 +348,7 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
         ),
         "NODE0_HTTP_ROOT": str(layout.www),
         "NODE0_BMC_REQUESTS": str(layout.log / "bmc-requests.jsonl"),
+        "NODE0_UNREADY": str(layout.bmc_unready),
     }
     config = root / "bmc/emulator.conf"
     # Flask executes this file as Python.

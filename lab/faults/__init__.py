@@ -8,6 +8,7 @@ keeps them in a file. A fault holds no state of its own: whoever has the lab and
 """
 
 from lab.faults.daemons import (
+    BmcUnready,
     Crash,
     DhcpWrong,
     Hang,
@@ -29,6 +30,7 @@ from lab.faults.ports import Flapping, Swapped, WrongVlan
 
 Fault = (
     BlackHole
+    | BmcUnready
     | ClockJump
     | Corrupted
     | Crash
@@ -69,6 +71,7 @@ Fault = (
 
 __all__ = [
     "BlackHole",
+    "BmcUnready",
     "ClockJump",
     "Corrupted",
     "Crash",

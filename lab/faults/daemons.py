@@ -197,6 +197,18 @@ class ProxyRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=
         _restore(lab, "proxy")
 
 
+class BmcUnready(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Every BMC answers 503 to every request, as one does that is starting or overloaded."""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Have them refuse."""
+        lab.layout.bmc_unready.touch()
+
+    def end(self, lab: RunningLab) -> None:
+        """Have them answer again."""
+        lab.layout.bmc_unready.unlink(missing_ok=True)
+
+
 class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The registry answers 401: it does not know the pull secret's user any more."""
 

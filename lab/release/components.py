@@ -109,6 +109,7 @@ class Component:
 
     entrypoint: what always runs; cmd: what runs if nothing else is asked for, as in OpenShift's images of service and
     agent, whose other programs are run by name. packages: keys of PACKAGES. code: "installer", "cluster" or both.
+    wheels: those beside the usual ones.
     commands: path in the image -> Python module. binaries: Kubernetes programs for /usr/bin. files and programs: path
     -> text; a program can be executed. links: path -> target. built: path -> a program of this machine, only in
     variants. versions: what it declares as io.openshift.build.versions.
@@ -119,6 +120,7 @@ class Component:
     cmd: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
     binaries: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
@@ -192,9 +194,9 @@ printf 'Content-Type: text/plain\\r\\n\\r\\n'
 [ -n "$QUERY_STRING" ] || { echo "$NODE_NAME"; exit 0; }
 reach() {
     case $1 in *:*) host="[$1]" ;; *) host=$1 ;; esac
-    # Not wget -T, on which Debian's busybox 1.35 faults.
-    answer=$(busybox timeout 5 busybox wget -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) ||
-        answer="- ${answer:-no answer in 5 s}"
+    # Emulated nodes stall for seconds. Not wget -T, on which Debian's busybox 1.35 faults.
+    answer=$(busybox timeout 15 busybox wget -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) ||
+        answer="- ${answer:-no answer in 15 s}"
     echo "$1 $answer"
 }
 IFS=,
@@ -237,6 +239,16 @@ COMPONENTS: tuple[Component, ...] = (
         entrypoint=("/usr/bin/assisted-installer-controller",),
         code=("cluster",),
         commands={"usr/bin/assisted-installer-controller": "lab.release.cluster.controller.command"},
+    ),
+    # No image of OpenShift's: what `node0 hub install --image` runs in a cluster.
+    Component(
+        "agent-installer-hub",
+        entrypoint=("/usr/bin/node0",),
+        packages=("skopeo",),
+        code=("installer",),
+        wheels=("filelock", "jq", "kubernetes", "sushy"),
+        commands={"usr/bin/node0": "installer"},
+        files={"data/default_hw_requirements.json": hardware_requirements()},
     ),
     Component(
         "agent-installer-node-agent",

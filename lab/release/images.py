@@ -81,7 +81,12 @@ def component_image(store: Store, component: Component, shared: Layers) -> Image
     """Return the image of one row of the table."""
     layers = [shared.base, *(shared.packages[name] for name in component.packages)]
     if component.code:
-        layers += [shared.wheels, *(shared.code[name] for name in component.code)]
+        layers += [
+            Layer.load(wheels(store, name=f"wheels-{component.tag}", more=component.wheels))
+            if component.wheels
+            else shared.wheels,
+            *(shared.code[name] for name in component.code),
+        ]
     if component.binaries:
         layers.append(_binaries(store, component, shared.kubernetes))
     if own := _own_files(store, component):

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -18,7 +19,7 @@ from msgspec import Meta
 from drivers.errors import DriverError
 from installer.common.formats import YamlError, yamltext
 from lab.faults import Crash, Fault
-from lab.faults.moments import Moment
+from lab.faults.moments import Moment, Watched
 from lab.topology import Bmc, MachineKind
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
@@ -26,6 +27,7 @@ from scenarios.testing.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, output
 
 if TYPE_CHECKING:
     from lab.deploy import Deployment
+    from lab.lab import Lab
 
 #: One file for each subject.
 TABLES = Path(__file__).with_name("faults")
@@ -186,29 +188,37 @@ class Outcome:
         return [message.strip('"').replace('\\"', '"') for message in messages]
 
 
+class Disturbed(Watched, Protocol):
+    """An installation that faults happen to."""
+
+    @property
+    def lab(self) -> Lab:
+        """The lab that it runs in."""
+
+
 @contextmanager
-def disturbed(deployment: Deployment, row: Row, began: float, seconds: float) -> Iterator[Future[float | None]]:
+def disturbed(subject: Disturbed, row: Row, began: float, seconds: float) -> Iterator[Future[float | None]]:
     """Begin and end the row's faults while the block runs; the future has when they began, in seconds since `began`, or
     None where the block ended before."""
     over = threading.Event()
 
     def drive() -> float | None:
-        if not row.begin.wait(deployment, began, seconds, over):
+        if not row.begin.wait(subject, began, seconds, over):
             return None
         at = time.monotonic() - began
         begun = []
         try:
-            with deployment.lab.phase(f"fault {row.name}"):
+            with subject.lab.phase(f"fault {row.name}"):
                 for fault in row.real:
-                    fault.begin(deployment.lab)
+                    fault.begin(subject.lab)
                     begun.append(fault)
                 if row.end is not None:
-                    row.end.wait(deployment, time.monotonic(), seconds, over)
+                    row.end.wait(subject, time.monotonic(), seconds, over)
                 else:
                     over.wait()
         finally:
             for fault in reversed(begun):
-                fault.end(deployment.lab)
+                fault.end(subject.lab)
         return at
 
     with ThreadPoolExecutor(1, "fault") as pool:
@@ -239,8 +249,21 @@ def disturb(deployment: Deployment, row: Row, look: Callable[[Told], tuple[str, 
     deployment.create_image()
     limit = 60 * row.told_minutes(deployment.topology.machine) if row.told else BOOTSTRAP_SECONDS
     options = [f"--timeout={limit}"] if row.told else []
-    with disturbed(deployment, row, time.monotonic(), limit) as future:
-        outcome = installed(deployment, limit, *options)
+    return disturb_while(deployment, row, limit, partial(installed, deployment, limit, *options), look=look)
+
+
+def disturb_while(
+    subject: Disturbed,
+    row: Row,
+    limit: float,
+    install: Callable[[], Outcome],
+    *,
+    look: Callable[[Told], tuple[str, ...]] | None = None,
+) -> Outcome:
+    """Have `install` return how it ends with the row's faults, which begin and end within `limit` seconds; `look` as
+    above."""
+    with disturbed(subject, row, time.monotonic(), limit) as future:
+        outcome = install()
         if look is not None and row.told and outcome.code == row.told.code:
             outcome = replace(outcome, unsaid=look(row.told))
     # An error of the fault itself is raised first: the installation did not cause it.

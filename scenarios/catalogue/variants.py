@@ -28,6 +28,8 @@ STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none"
 VLAN = 111
 # More than the 256 KiB that an ISO's embed area holds, in objects that each fit into etcd.
 LARGE_MANIFESTS, LARGE_KIB = 4, 600
+# Operator, service and the images that it makes.
+HUB_MIB = 512
 KERNEL_ARGUMENTS = ("node0.first=1", "node0.second=2")
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.
@@ -265,6 +267,23 @@ def _workers(topology: Topology, number: int = WORKERS) -> Topology:
     return msgspec.structs.replace(topology, nodes=(*topology.nodes, *more))
 
 
+def _hub_cluster(topology: Topology) -> Topology:
+    """Add a machine that is no part of the cluster, and to the first memory for a hub."""
+    return each(
+        _workers(topology, 1),
+        lambda i, node: node if i else msgspec.structs.replace(node, memory_mib=node.memory_mib + HUB_MIB),
+    )
+
+
+def _first_alone(config: dict[str, Any], _topology: Topology) -> None:
+    """Describe no machine but the first."""
+    del config["hosts"][1:]
+
+
+def _no_workers(config: dict[str, Any], _topology: Topology) -> None:
+    config["compute"][0]["replicas"] = 0
+
+
 def _own_balancer(topology: Topology) -> Topology:
     """Give the virtual IPs to a load balancer of the user's."""
     return msgspec.structs.replace(topology, load_balancer=True)
@@ -368,8 +387,9 @@ VARIANTS = FEATURES | {
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
-    **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed")},
+    **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},
     **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},
+    "hub_cluster": Variant(machines=_hub_cluster, install_config=_no_workers, agent_config=_first_alone),
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},
     **{row.name: Variant(machines=_wanted(row)) for row in ROWS},

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +33,8 @@ OPERATOR = "node0-hub"
 _KUBECONFIG = "operator.kubeconfig"
 # The hub's daemons that hold what was applied; the controllers of Kubernetes follow by themselves.
 DAEMONS = ("hub-api", "hub-etcd")
+# Where the operator says what the API server may store.
+WEBHOOK_PORT = 9443
 TOKEN_SECONDS, INSTALL_SECONDS = 60, 3600
 
 
@@ -62,6 +64,12 @@ class Hub:
         assert result.returncode == 0, f"kubectl {' '.join(words)}: {output_of(result)[-2000:]}"
         return result.stdout
 
+    def apply(self, documents: Iterable[Json]) -> None:
+        """Apply these resources."""
+        file = self.directory / "applied.yaml"
+        write_private(file, yaml.safe_dump_all(documents, sort_keys=False))
+        self.kubectl("apply", "-f", str(file))
+
     def get(self, *words: str) -> Any:
         """Return kubectl's `get ... -o json`, decoded."""
         return json.loads(self.kubectl("get", *words, "-o", "json"))
@@ -81,19 +89,38 @@ class Hub:
             found = self.lab.inside(ask, group, version, namespace, plural)
         return [item.get("status") or {} for item in found["items"]]
 
+    def waited(self, resource: str, seconds: float = INSTALL_SECONDS) -> subprocess.CompletedProcess[str]:
+        """Return the end of `node0 hub wait-for`, given so many seconds."""
+        words = [*("-n", self.lab.topology.cluster_name), *("--timeout", str(seconds))]
+        argv = [*self.deployment.installer, "hub", "wait-for", resource, *words, "--kubeconfig", str(self.kubeconfig)]
+        return self.lab.run(argv, name="hub-wait-for", timeout=seconds + 60)
+
     def wait_for(self, resource: str) -> None:
         """Run `node0 hub wait-for`; fails unless the resource is done."""
-        words = [*("-n", self.lab.topology.cluster_name), *("--timeout", str(INSTALL_SECONDS))]
-        argv = [*self.deployment.installer, "hub", "wait-for", resource, *words, "--kubeconfig", str(self.kubeconfig)]
-        result = self.lab.run(argv, name="hub-wait-for", timeout=INSTALL_SECONDS + 60)
+        result = self.waited(resource)
         assert result.returncode == 0, output_of(result)[-3000:]
+
+    @property
+    def listen(self) -> str:
+        """Address and port of the operator's service."""
+        return f"{bracketed(self.lab.topology.gateway)}:{SERVICE_PORT}"
+
+    def rest(self, path: str) -> Any:
+        """Return the answer of the operator's service, as Deployment.rest does."""
+        service = self.directory / "service"
+        token, ca = ((service / name).read_text() for name in ("auth/watcher-token", "tls/ca.crt"))
+        return self.deployment.rest_of(self.listen, path, token=token.strip(), ca=ca)
+
+    def console_log(self, host: str) -> Path:
+        """Return the file with a host's console."""
+        return self.deployment.console_log(host)
 
     def start(self) -> None:
         """Run the operator and its service, with the rights of the operator's account."""
         kubeconfig = self.directory / _KUBECONFIG
         argv = [
             *(*self.deployment.installer, "hub", "run", "--kubeconfig", str(kubeconfig), "--dir", str(self.directory)),
-            *("--listen", f"{bracketed(self.lab.topology.gateway)}:{SERVICE_PORT}"),
+            *("--listen", self.listen, "--webhook", f"{bracketed(self.lab.topology.gateway)}:{WEBHOOK_PORT}"),
         ]
         running = self.lab.running(argv, env=release_environment(self.deployment), name="hub-run")
         self._process = self._operator.enter_context(running)
@@ -206,23 +233,26 @@ def install_by_hub(deployment: Deployment, hub: Hub, variants: Collection[str] =
 
     Variants: `killed` has everything of the hub killed at each of MOMENTS; `late_binding`, `by_hand`.
     """
-    lab = deployment.lab
-    namespace = name = deployment.topology.cluster_name
+    lab, name = deployment.lab, deployment.topology.cluster_name
     documents = resources(deployment)
     if "late_binding" in variants:
         documents = bound_late(documents)
     if "by_hand" in variants:
         documents = booted_by_hand(documents)
-    file = hub.directory / "resources.yaml"
-    write_private(file, yaml.safe_dump_all(documents, sort_keys=False))
     with lab.phase("apply to installed"):
-        hub.kubectl("apply", "-f", str(file))
+        hub.apply(documents)
         for what, reached in MOMENTS if "killed" in variants else ():
             wait_until(partial(reached, hub), INSTALL_SECONDS, what)
             hub.kill_everything()
         if "by_hand" in variants:
             _boot_by_hand(deployment, hub)
         hub.wait_for(f"clusterdeployment/{name}")
+    return installed_by_hub(deployment, hub)
+
+
+def installed_by_hub(deployment: Deployment, hub: Hub) -> HubInstalled:
+    """Return the cluster that is installed, and leave its kubeconfig where an installer would."""
+    namespace = name = deployment.topology.cluster_name
     reference = hub.get("clusterdeployment", name, "-n", namespace)["spec"]["clusterMetadata"]
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)

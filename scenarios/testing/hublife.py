@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import yaml
-
 from installer.common.secretfiles import write_private
 from lab.lab import Lab
 from lab.waiting import wait_until
@@ -47,7 +45,8 @@ def machine(documents: Iterable[Json], name: str, role: str = "") -> list[Json]:
 
 
 def one_node(documents: Iterable[Json], name: str, cluster_name: str, **install: object) -> list[Json]:
-    """Return the resources, called `name`, of a cluster of one node; `install`: more of AgentClusterInstall's spec."""
+    """Return the resources, called `name`, of a cluster of one node, unless `install`, which is more of
+    AgentClusterInstall's spec, says otherwise."""
     deployment, cluster = (
         copy.deepcopy(item) for kind in _CLUSTER for item in documents if item["kind"] == kind
     )  # fmt: skip
@@ -81,9 +80,7 @@ class Life:
 
     def apply(self, *documents: Json) -> None:
         """Apply these resources."""
-        file = self.hub.directory / "applied.yaml"
-        write_private(file, yaml.safe_dump_all(documents, sort_keys=False))
-        self.hub.kubectl("apply", "-f", str(file))
+        self.hub.apply(documents)
 
     def get(self, kind: str, name: str) -> Json:
         """Return a resource; empty where there is none."""

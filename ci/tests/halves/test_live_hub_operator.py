@@ -6,6 +6,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from lab.waiting import wait_until
 pytestmark = pytest.mark.lab
 REPOSITORY = Path(__file__).parents[3]
 AUTH = base64.b64encode(b'{"auths": {"r.example": {"auth": "YTpi"}}}').decode()
-INFRA_ENV = {
+INFRA_ENV: dict[str, Any] = {
     "apiVersion": "agent-install.openshift.io/v1beta1",
     "kind": "InfraEnv",
     "metadata": {"name": "env", "namespace": "default"},
@@ -61,6 +62,12 @@ CLUSTER_INSTANCE = {
             }
         ],
     },
+}
+HOST: dict[str, Any] = {
+    "apiVersion": "metal3.io/v1alpha1",
+    "kind": "BareMetalHost",
+    "metadata": {"name": "host", "namespace": "default"},
+    "spec": {"online": False, "bootMACAddress": "52:54:00:00:00:01"},
 }
 FOREIGN = "hardwaredata.metal3.io"
 
@@ -110,9 +117,9 @@ def account(installed, tmp_path_factory):
 
 
 @contextmanager
-def operator(hub, account, directory, port):
+def operator(hub, account, directory, port, *more):
     directory.mkdir(exist_ok=True)
-    words = ("run", "--dir", str(directory), "--listen", f"127.0.0.1:{port}")
+    words = ("run", "--dir", str(directory), "--listen", f"127.0.0.1:{port}", *more)
     with (directory / "log").open("ab") as log:
         process = subprocess.Popen(node0(hub, *words, kubeconfig=account), stderr=log)
     try:
@@ -172,6 +179,42 @@ def test_an_infra_env_becomes_available_by_the_rights_of_the_account_alone(insta
         for directory in (tmp_path / "one", tmp_path / "two"):
             assert "orbidden" not in log_of(directory)
             assert "YTpi" not in log_of(directory)
+
+
+def test_webhooks_refuse_what_is_wrong_while_the_operator_runs_and_nothing_waits_for_one_that_has_ended(
+    installed, account, tmp_path
+):
+    directory = tmp_path / "hooked"
+
+    def answer(*resources):
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": resources})
+        done = installed.kubectl("apply", "-f", "-", text=text)
+        return done.returncode, done.stdout + done.stderr
+
+    def hooks():
+        return installed.kubectl("get", "validatingwebhookconfigurations", "-o", "name").stdout.split()
+
+    wrong = HOST | {"spec": HOST["spec"] | {"rootDeviceHints": {"deviceName": "sda"}}}
+    both = INFRA_ENV | {"spec": INFRA_ENV["spec"] | {"clusterRef": {"name": "a", "namespace": "b"}}}
+    both["spec"]["osImageVersion"] = "4.20"
+    with operator(installed, account, directory, 18092, "--webhook", "127.0.0.1:18093"):
+        wait_until(hooks, 60, "the webhooks", lambda: log_of(directory)[-500:])
+        code, text = answer(wrong, HOST | {"metadata": HOST["metadata"] | {"name": "good"}})
+        assert code == 1
+        assert 'admission webhook "baremetalhost.metal3.io" denied the request: spec.rootDeviceHints.deviceName' in text
+        assert "baremetalhost.metal3.io/good created" in text
+        assert "infraenvvalidators.admission.agentinstall.openshift.io" in answer(both)[1]
+        assert answer(HOST)[0] == 0
+        code, text = answer(HOST | {"spec": HOST["spec"] | {"bootMACAddress": "52:54:00:00:00:02"}})
+        assert (code, "it does not change once it is set" in text) == (1, True)
+        # Its own finalizers, and a deletion, pass.
+        deleted = installed.kubectl("delete", "baremetalhosts", "--all", "--timeout=50s")
+        assert deleted.returncode == 0, deleted.stderr + log_of(directory)
+    assert hooks() == []
+    assert "orbidden" not in log_of(directory)
+    assert answer(wrong)[0] == 0
+    installed.kubectl("patch", "bmh", "host", "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+    assert installed.kubectl("delete", "bmh", "host", "--timeout=50s").returncode == 0
 
 
 def test_uninstalling_refuses_while_there_are_resources_and_leaves_what_is_foreign(installed):

@@ -77,9 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--ca", type=Path, metavar="FILE", help="CA certificate of the service (default: the system's)")
     add(
         "--infra-env-id",
-        default="",
+        action="append",
+        default=[],
         metavar="ID",
-        help="register in this infra-env (default: make one for each cluster)",
+        help="register in this infra-env; of several, as many hosts in each (default: make one for each cluster)",
     )
     add("--user-token", type=Path, metavar="FILE", help="file with the user's token, to make clusters and infra-envs")
     shape = parser.add_mutually_exclusive_group()
@@ -139,8 +140,10 @@ def _plan(args: argparse.Namespace) -> Plan:
     clusters = -(-args.hosts // args.cluster_size) if args.cluster_size else args.clusters
     clusters = 1 if clusters is None else clusters
     share = args.cluster_size or -(-args.hosts // max(1, clusters))
-    infra_envs: tuple[str, ...] = (args.infra_env_id,)
-    if not args.infra_env_id:
+    infra_envs = tuple(args.infra_env_id)
+    if infra_envs:
+        share = -(-args.hosts // len(infra_envs))
+    else:
         user = AssistedClient(endpoint(args.url, ca_file=args.ca), Scheme.USER, args.user_token.read_text().strip())
         infra_envs = make_infra_envs(user, args.network, clusters, share)
         user.close()

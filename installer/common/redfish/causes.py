@@ -19,6 +19,10 @@ _PASSING: tuple[tuple[frozenset[int], str], ...] = (
 _LONGEST = 300
 
 
+#: How the cause of a transient error begins.
+NOT_READY = "still not ready"
+
+
 def is_transient(error: Exception) -> bool:
     """Tell whether the same request may be answered otherwise in a moment."""
     if not isinstance(error, sushy.exceptions.HTTPError):
@@ -34,7 +38,8 @@ def cause(error: Exception, waited: float = 0.0) -> str:
     if isinstance(error, sushy.exceptions.HTTPError):
         message = _message(error)
         if is_transient(error):
-            return f"still not ready after {waited:.0f} s ({error.status_code}: {message})"
+            since = f" after {waited:.0f} s" if waited else ""
+            return f"{NOT_READY}{since} ({error.status_code}: {message})"
         return f"{error.status_code}: {message}"
     if isinstance(error, sushy.exceptions.ConnectionError):
         return _unreachable(str(error))

@@ -1,4 +1,4 @@
-"""Rules of clusters, agents and classifications at admission: what is refused where the API server asks a webhook.
+"""Rules of clusters, InfraEnvs, agents and classifications at admission: what is refused where there are webhooks.
 
 Where it asks none, the rules that need no earlier object are conditions (SpecSynced False InputError), and the service
 refuses the others. To be held against hub.md §3, §4, §6 and §7.
@@ -6,18 +6,11 @@ refuses the others. To be held against hub.md §3, §4, §6 and §7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from installer.hub.conditions import condition
-from installer.hub.kube.kinds import (
-    AGENT,
-    AGENT_CLASSIFICATION,
-    AGENT_CLUSTER_INSTALL,
-    CLUSTER_DEPLOYMENT,
-    Json,
-    Kind,
-)
+from installer.hub.kube.kinds import Json
 from installer.hub.tables import agent as agents
 from installer.hub.tables import classification, hostspec
 from installer.hub.tables.cluster import Numbers
@@ -87,6 +80,16 @@ def cluster_deployment(old: Json | None, new: Json) -> list[str]:
     return problems + [f"{path}: cannot change once the cluster is installed" for path, _, _ in changed]
 
 
+def infra_env(old: Json | None, new: Json) -> list[str]:
+    """Return what is wrong with an InfraEnv, or with a change of it."""
+    spec = spec_of(new)
+    if old is None:
+        both = spec.get("clusterRef") and spec.get("osImageVersion")
+        return ["spec.osImageVersion: not together with spec.clusterRef in a new InfraEnv"] if both else []
+    changed = {path.split(".")[1] for path, _, _ in differences(spec_of(old), spec)}
+    return [f"spec.{name}: cannot change" for name in ("clusterRef", "cpuArchitecture") if name in changed]
+
+
 def agent(old: Json | None, new: Json) -> list[str]:
     """Return what is wrong with an Agent, or with a change of it."""
     problems = []
@@ -123,12 +126,3 @@ def agent_classification(old: Json | None, new: Json) -> list[str]:
 
 def _differs(old: Mapping[str, Any], new: Mapping[str, Any], name: str) -> bool:
     return bool(spec_of(old).get(name) != spec_of(new).get(name))
-
-
-#: By kind: problems of a new object (no old one), or of a change.
-RULES: Mapping[Kind, Callable[[Json | None, Json], list[str]]] = {
-    AGENT_CLUSTER_INSTALL: cluster_install,
-    CLUSTER_DEPLOYMENT: cluster_deployment,
-    AGENT: agent,
-    AGENT_CLASSIFICATION: agent_classification,
-}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from installer.hub.admission import baremetalhost, clusters
+from installer.hub.admission.rules import RULES
 from installer.hub.crds.manifests import definitions
 from installer.hub.kube.kinds import (
     AGENT_CLUSTER_INSTALL,
@@ -231,8 +231,7 @@ def _schemas() -> dict[str, Json]:
 
 def problems(found: list[Resource]) -> Iterator[str]:
     """Yield what a hub would refuse of all that is to be applied: by its definitions, its rules, or as a twin."""
-    rules = dict(clusters.RULES) | {BARE_METAL_HOST: baremetalhost.problems}
-    by_kind = {kind.name: rule for kind, rule in rules.items()}
+    by_kind = {kind.name: rule.check for kind, rule in RULES.items()}
     seen: dict[tuple[str, str], Resource] = {}
     for resource in found:
         obj, metadata = resource.obj, resource.obj["metadata"]

@@ -182,7 +182,8 @@ def unknown(paths: Mapping[str, set[str]]) -> Callable[[web.Request], Awaitable[
 
     async def answer(request: web.Request) -> web.Response:
         for pattern, methods in patterns:
-            if pattern.fullmatch(request.path):
+            # With a right method it is an id that no route takes, such as one in braces.
+            if pattern.fullmatch(request.path) and request.method not in methods:
                 error = ServiceError(f"method {request.method} is not one of {', '.join(sorted(methods))}")
                 error.status = 405
                 answer = reply(error_body(error, request.path), 405)

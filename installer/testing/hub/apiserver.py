@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from installer.hub.admission.webhook import CONFIGURATION
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, EVENT, LEASE, NAMESPACE, SECRET, Json, Key, Kind
 
@@ -181,7 +182,7 @@ def _metadata(obj: Json) -> Json:
 class ApiServer:
     """The server on a port of its own, or on the one that an earlier one had."""
 
-    KINDS = (*CUSTOM, CONFIG_MAP, EVENT, LEASE, NAMESPACE, SECRET)
+    KINDS = (*CUSTOM, CONFIG_MAP, EVENT, LEASE, NAMESPACE, SECRET, CONFIGURATION)
 
     def __init__(self, store: Store | None = None, port: int = 0, context: ssl.SSLContext | None = None) -> None:
         self.store = store or Store(self.KINDS)

@@ -7,6 +7,35 @@ from installer.hub.kube.kinds import CLUSTER_IMAGE_SET, INFRA_ENV, Key
 from installer.testing.hub.apiserver import ApiServer, Store
 
 
+def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first():
+    server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values(), setup.NODE)))
+    wanted, key = setup.InCluster("r.example/node0@sha256:1", "[2001:db8::2]:8090"), Key("node0-hub", "node0-hub")
+    try:
+        api = server.api()
+        with pytest.raises(setup.SetupError, match=r"--listen \[2001:db8::2\]:8090: no node has this address"):
+            setup.install(api, wanted)
+        assert api.get(setup.KINDS["Namespace"], Key("", "node0-hub")) is None  # nothing was made
+        for number in (1, 2):
+            node = setup.NODE.new(Key("", f"n{number}"))
+            node["metadata"]["labels"] = {"kubernetes.io/hostname": f"host-{number}"}
+            node["status"] = {"addresses": [{"type": "InternalIP", "address": f"2001:db8::{number}"}]}
+            api.update_status(setup.NODE, api.create(setup.NODE, node) | {"status": node["status"]})
+        setup.install(api, wanted)
+        pod = api.get(setup.DEPLOYMENT, key)["spec"]["template"]["spec"]
+        assert pod["nodeSelector"] == {"kubernetes.io/hostname": "host-2"}
+        [container] = pod["containers"]
+        assert container["image"] == wanted.image
+        assert container["args"][-3:] == ["[2001:db8::2]:8090", "--webhook", "[2001:db8::2]:9443"]
+        api.patch(setup.SERVICE, key, {"spec": {"clusterIP": "172.30.0.9"}})
+        setup.install(api, wanted)
+        assert api.get(setup.SERVICE, key)["spec"]["clusterIP"] == "172.30.0.9"
+        setup.uninstall(api, with_resources=False)
+        assert not api.list(setup.DEPLOYMENT)[0]
+        assert not api.list(setup.SERVICE)[0]
+    finally:
+        server.close()
+
+
 def test_resources_that_the_operator_has_not_ended_are_named_as_left_in_its_service(caplog):
     server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values())))
     try:

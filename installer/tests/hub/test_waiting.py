@@ -7,8 +7,10 @@ import pytest
 
 from installer.errors import ConfigError
 from installer.hub import waiting
-from installer.hub.kube.kinds import AGENT_CLUSTER_INSTALL, CLUSTER_DEPLOYMENT, INFRA_ENV, Key
+from installer.hub.kube.kinds import AGENT_CLUSTER_INSTALL, BARE_METAL_HOST, CLUSTER_DEPLOYMENT, INFRA_ENV, Key
 from installer.testing.hub.apiserver import api_server
+
+BUSY = "BMC https://192.0.2.1: log in: still not ready (503: The service is temporarily unavailable.)"
 
 
 def said(kind, status, reason, message=""):
@@ -39,6 +41,7 @@ def of(*conditions, spec=None, **status):
         (waiting.judge_host, of(provisioning={"state": "provisioned"}), True, ""),
         (waiting.judge_host, of(errorType="registration error", errorMessage="no", errorCount=1), False, ""),
         (waiting.judge_host, of(errorType="registration error", errorMessage="no", errorCount=3), False, "no"),
+        (waiting.judge_host, of(errorType="registration error", errorMessage=BUSY, errorCount=9), False, ""),
         (waiting.judge_host, {}, False, ""),
     ],
 )
@@ -60,6 +63,24 @@ def test_a_deployment_is_blocked_by_what_its_agent_cluster_install_says(caplog, 
         api.update_status(AGENT_CLUSTER_INSTALL, install | {"status": {"conditions": conditions}})
         assert waiting.run(api, "cd/one", "n", 5) == waiting.BLOCKED
     assert caplog.messages[-1].startswith("cd/one cannot go on: SpecSynced False InputError: ClusterImageSet v1")
+
+
+def test_a_deployment_is_blocked_by_the_bmcs_of_its_own_infra_envs_hosts(caplog, monkeypatch):
+    monkeypatch.setattr(waiting, "_SURE", 0.05)
+    monkeypatch.setattr(waiting, "_LOOK", 0.01)
+    key = Key("n", "one")
+    with api_server() as server, caplog.at_level(logging.INFO, "installer.hub"):
+        api = server.api()
+        api.create(CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT.new(key, spec={"clusterInstallRef": {"name": "one"}}))
+        for name, reference in (("own", key._asdict()), ("other", {"namespace": "n", "name": "two"}), ("free", None)):
+            api.create(INFRA_ENV, INFRA_ENV.new(Key("n", name), spec={"clusterRef": reference} if reference else {}))
+            bmh = BARE_METAL_HOST.new(Key("n", f"{name}-0"))
+            bmh["metadata"]["labels"] = {"infraenvs.agent-install.openshift.io": name}
+            status = {"errorType": "registration error", "errorMessage": "it refuses the account", "errorCount": 4}
+            api.update_status(BARE_METAL_HOST, api.create(BARE_METAL_HOST, bmh) | {"status": status})
+        assert waiting.run(api, "cd/one", "n", 5) == waiting.BLOCKED
+    assert "BareMetalHost n/own-0: new, no status: registration error: it refuses the account" in caplog.messages[-1]
+    assert "other-0" not in caplog.messages[-1]
 
 
 def test_what_is_missing_may_be_on_its_way(monkeypatch):

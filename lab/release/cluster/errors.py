@@ -98,10 +98,6 @@ class AgentError(ClusterError):
         self.seen = seen
 
 
-class VolumeError(ClusterError):
-    """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""
-
-
 class NetworkError(ClusterError):
     """A program that changes a node's network has failed."""
 
@@ -109,3 +105,7 @@ class NetworkError(ClusterError):
         super().__init__(f"{command}: {seen}")
         self.command = command
         self.seen = seen
+
+
+class VolumeError(ClusterError):
+    """A claim or a volume is none of this cluster's provisioner, or its directory cannot be made or removed."""

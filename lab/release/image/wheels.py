@@ -74,15 +74,15 @@ class Inputs:
     constraints: Unkeyed[Path]
 
 
-def wheels(store: Store, constraints: Path = CONSTRAINTS) -> Path:
-    """Stage with the layer of wheels."""
-    pins = read_constraints(constraints.read_text())
-    absent = [name for name in WHEELS if normalised(name) not in pins]
+def wheels(store: Store, constraints: Path = CONSTRAINTS, *, name: str = "wheels", more: tuple[str, ...] = ()) -> Path:
+    """Stage with the layer of wheels; with `more` wheels it has a `name` of its own."""
+    pins, names = read_constraints(constraints.read_text()), (*WHEELS, *more)
+    absent = [wheel for wheel in names if normalised(wheel) not in pins]
     if absent:
         raise RecipeMismatch(f"{constraints.name} has no pin for {', '.join(absent)}")
     require_python()
-    inputs = Inputs(WHEELS, pins, MAGIC_NUMBER.hex(), Unkeyed(constraints))
-    return store.stage("wheels", inputs, _build)
+    inputs = Inputs(names, pins, MAGIC_NUMBER.hex(), Unkeyed(constraints))
+    return store.stage(name, inputs, _build)
 
 
 def require_python() -> None:

@@ -46,6 +46,7 @@ class Daemon:
             "NODE0_ACCOUNTS": str(folder / "htpasswd"), "SUSHY_EMULATOR_STATE_DIR": str(folder),
             "NODE0_MACHINED": str(folder / "machined"), "NODE0_HTTP_URL": "http://lab", "NODE0_HTTP_ROOT": str(folder),
             "NODE0_FRONTS": (("master-0", "ilo", self.ports[1]),), "NODE0_BMC_REQUESTS": str(folder / "requests"),
+            "NODE0_UNREADY": str(folder / "unready"),
         }  # fmt: skip
         (folder / "requests").touch()
         (folder / "conf").write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
@@ -115,6 +116,17 @@ def test_silent_clients_stop_nobody(daemon, number):
         assert daemon.ask(number, "GET", SYSTEMS)[0] == 200
         # Of so many, those that have been there longest have made room.
         assert silent[1].recv(1) == b""
+
+
+def test_while_it_is_not_ready_everything_is_refused_with_503_and_noted(daemon, number):
+    (daemon.folder / "unready").touch()
+    try:
+        status, answer = daemon.ask(number, "GET", SYSTEMS)
+    finally:
+        (daemon.folder / "unready").unlink()
+    assert (status, answer["error"]["code"]) == (503, "Base.1.8.ServiceTemporarilyUnavailable")
+    assert daemon.log()[-1]["status"] == 503
+    assert daemon.ask(number, "GET", SYSTEMS)[0] == 200
 
 
 @pytest.mark.parametrize("size", [8 << 20, 100])

@@ -53,7 +53,14 @@ def test_the_table_has_every_tag_of_the_flow() -> None:
     tags = [component.tag for component in components.COMPONENTS]
     assert len(tags) == len(set(tags))
     wanted_tags = {"agent-installer-api-server", "agent-installer-node-agent", "agent-installer-orchestrator"}
-    wanted_tags |= {"agent-installer-csr-approver", "cli", "etcd", "hyperkube", "machine-config-operator"}
+    wanted_tags |= {
+        "agent-installer-csr-approver",
+        "agent-installer-hub",
+        "cli",
+        "etcd",
+        "hyperkube",
+        "machine-config-operator",
+    }
     wanted_tags |= {"haproxy-router", "console", "keepalived-ipfailover", "agent-installer-utils", "pacemaker"}
     wanted_tags |= {"kube-proxy", "network-check-target", "node-network", "unbound"}
     assert wanted_tags == set(tags)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from installer.hub.admission.clusters import RULES
+from installer.hub.admission.rules import RULES
 from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLASSIFICATION,
@@ -204,5 +204,5 @@ def completed(reason, **spec):
     ],
 )
 def test_rules_of_admission(kind, old, new, problem):
-    found = RULES[kind](old, new)
+    found = RULES[kind].check(old, new)
     assert (len(found) == 1 and problem in found[0]) if problem else not found

@@ -91,6 +91,9 @@ def test_other_methods_and_paths(tmp_path: Path) -> None:
         answer = await client.put(filled("/clusters"), headers=header(Scheme.USER))
         assert answer.status == 405
         assert answer.headers["Allow"] == "GET, POST"
+        for method, status in (("GET", 404), ("PUT", 404), ("POST", 405)):
+            answer = await client.request(method, f"{BASE}/clusters/%7Bx%7D", headers=header(Scheme.USER))
+            assert answer.status == status
         assert (await client.get(BASE.replace("v2", "v1") + "/clusters", headers=header(Scheme.USER))).status == 404
         for method, path, error in NOT_OFFERED:
             answer = await client.request(method, filled(path, fleet), headers=header(Scheme.USER))

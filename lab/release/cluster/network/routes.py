@@ -15,7 +15,7 @@ from ipaddress import ip_network
 
 from lab.release.cluster.errors import NetworkError
 from lab.release.cluster.kube.client import Kube, Object
-from lab.release.cluster.nodes.podnetworks import overlaps, parts, taken_twice
+from lab.release.cluster.network.podnetworks import overlaps, parts, taken_twice
 
 log = logging.getLogger(__name__)
 

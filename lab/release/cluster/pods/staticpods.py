@@ -199,7 +199,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
     )
 
 
-#: All that Kubernetes switches on, without a cloud's. Nodes get their pod networks of nodes/podnetworks.py.
+#: All that Kubernetes switches on, without a cloud's. Nodes get their pod networks of network/podnetworks.py.
 CONTROLLERS = "*,-cloud-node-lifecycle,-nodeipam,-route,-service"
 
 

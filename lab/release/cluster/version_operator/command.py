@@ -21,8 +21,8 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import payload
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.kube.resources import CONFIG, read_config
+from lab.release.cluster.network.podnetworks import PodNetworks
 from lab.release.cluster.nodes import policies
-from lab.release.cluster.nodes.podnetworks import PodNetworks
 from lab.release.cluster.version_operator.operators import Operators
 from lab.release.cluster.version_operator.sync import Syncer
 

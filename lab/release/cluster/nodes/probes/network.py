@@ -8,8 +8,8 @@ from ipaddress import ip_address, ip_network
 
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.conditions import Finding
+from lab.release.cluster.network.podnetworks import parts, taken_twice
 from lab.release.cluster.nodes import policies
-from lab.release.cluster.nodes.podnetworks import parts, taken_twice
 from lab.release.cluster.nodes.probes.view import View, address, condition, get, node_ready, pod_ready
 
 NAMESPACE = "openshift-network-diagnostics"

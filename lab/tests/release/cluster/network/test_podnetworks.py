@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.nodes import podnetworks
+from lab.release.cluster.network import podnetworks
 from lab.waiting import wait_until
 
 NETWORKS = (("10.128.0.0/14", 23),)
