@@ -194,9 +194,9 @@ printf 'Content-Type: text/plain\\r\\n\\r\\n'
 [ -n "$QUERY_STRING" ] || { echo "$NODE_NAME"; exit 0; }
 reach() {
     case $1 in *:*) host="[$1]" ;; *) host=$1 ;; esac
-    # Not wget -T, on which Debian's busybox 1.35 faults.
-    answer=$(busybox timeout 5 busybox wget -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) ||
-        answer="- ${answer:-no answer in 5 s}"
+    # Emulated nodes stall for seconds. Not wget -T, on which Debian's busybox 1.35 faults.
+    answer=$(busybox timeout 15 busybox wget -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) ||
+        answer="- ${answer:-no answer in 15 s}"
     echo "$1 $answer"
 }
 IFS=,

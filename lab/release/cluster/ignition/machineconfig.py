@@ -25,6 +25,9 @@ ROLE = f"{PREFIX}/role"
 CURRENT = f"{PREFIX}/booted-config"
 #: How long a host may take to have its addresses: longer than NetworkManager tries DHCP (45 s).
 NODE_IP_SECONDS = 180
+#: As MCO's (templates/common/_base/files/sdn.yaml): NetworkManager makes a connection of its own for a pod's new veth,
+#: and took one out of the pods' bridge for it, so that nobody reached that pod any more.
+SDN_CONF = "[device]\nmatch-device=interface-name:veth*;interface-name:cni0\nmanaged=0\n"
 #: What brings a node's kernel arguments into force at its first boot, and the file that it works by (§3.2).
 FIRSTBOOT = "machine-config-daemon-firstboot.service"
 PROXY_ENV = "/etc/mco/proxy.env"
@@ -134,6 +137,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
             file(f"/usr/local/bin/{FIRSTBOOT_SCRIPT}", templates.text(FIRSTBOOT_SCRIPT), 0o755),
+            file("/etc/NetworkManager/conf.d/sdn.conf", SDN_CONF),
             # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
             file("/etc/sysctl.d/99-kubernetes.conf", _sysctls(config)),
         ],

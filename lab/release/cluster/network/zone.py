@@ -159,6 +159,12 @@ class Feeder:
         self._changed = threading.Event()
         self._known: Content | None = None
         self._failed = ""
+        self._ended = False
+
+    def end(self) -> None:
+        """End the loop: what it knows grows old."""
+        self._ended = True
+        self._changed.set()
 
     def note(self, kind: str, objects: Objects) -> None:
         """Take all objects of a kind as they are now."""
@@ -196,9 +202,9 @@ class Feeder:
         return True
 
     def run(self, stop: threading.Event) -> None:
-        """Repeat steps until ``stop``: with each change, and in between for resolv.conf."""
+        """Repeat steps until ``stop`` or `end`: with each change, and in between for resolv.conf."""
         good = True
-        while not stop.is_set():
+        while not (stop.is_set() or self._ended):
             if self._changed.wait(LOOK_SECONDS if good else RETRY_SECONDS):
                 stop.wait(TOGETHER_SECONDS)
                 self._changed.clear()
@@ -210,12 +216,15 @@ class Feeder:
 
 
 def run(kube: Kube, stop: threading.Event, directory: Path = DIRECTORY, resolv_conf: Path = RESOLV_CONF) -> None:
-    """Keep this node's DNS server up to date until ``stop``."""
+    """Keep this node's DNS server up to date until ``stop``; ends sooner when one of the watches has failed."""
     feeder = Feeder(Server(directory), resolv_conf)
 
     def follow(kind: str) -> None:
-        for objects in kube.watch(KINDS[kind], kind, stop):
-            feeder.note(kind, objects)
+        try:
+            for objects in kube.watch(KINDS[kind], kind, stop):
+                feeder.note(kind, objects)
+        finally:
+            feeder.end()
 
     for kind in KINDS:
         threading.Thread(target=follow, args=(kind,), name=f"watch {kind}", daemon=True).start()

@@ -84,6 +84,7 @@ def test_a_kubelet_listens_and_forwards_in_every_family(config: InstallConfig) -
     assert conf["address"] == config.any_address
     assert conf["featureGates"] == ({"IPv6DualStack": True} if config.dual_stack else {})
     assert conf["clusterDNS"] == [config.dns_ip]
+    assert "veth*" in files["/etc/NetworkManager/conf.d/sdn.conf"], "NetworkManager would take pods off their bridge"
     sysctls = files["/etc/sysctl.d/99-kubernetes.conf"].splitlines()
     assert ("net.ipv6.conf.all.forwarding=1" in sysctls) is (6 in config.families)
     assert ("net.ipv4.ip_forward=1" in sysctls) is (4 in config.families)

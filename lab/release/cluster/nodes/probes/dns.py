@@ -13,10 +13,9 @@ from ipaddress import ip_address, ip_network
 from lab.release.cluster.kube.apply import apply
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.conditions import Finding
-from lab.release.cluster.network.records import DNS_SERVICE, SERVICE_OF_SLICE, service_name
 from lab.release.cluster.nodes.probes.view import View, condition, node_ready, pod_ready
 
-NAMESPACE, SERVICE = DNS_SERVICE
+NAMESPACE, SERVICE = "openshift-dns", "dns-default"
 LABEL = "dns.operator.openshift.io/daemonset-dns"
 #: A headless Service without a selector, whose one endpoint is this probe's: a new address each time, which a server
 #: only knows if the program that feeds it still follows the API.
@@ -43,7 +42,7 @@ def changing(now: dt.datetime, version: int) -> Object:
     meta = {
         "name": CHANGING,
         "namespace": NAMESPACE,
-        "labels": {SERVICE_OF_SLICE: CHANGING, "endpointslice.kubernetes.io/managed-by": "dns-operator"},
+        "labels": {"kubernetes.io/service-name": CHANGING, "endpointslice.kubernetes.io/managed-by": "dns-operator"},
     }
     return {
         "apiVersion": "discovery.k8s.io/v1beta1",
@@ -142,14 +141,13 @@ def dns(view: View) -> Finding:
     if own is None or first is None:
         return Finding(False, f"Service {NAMESPACE}/{SERVICE} is not there", "NoService")
     asked, lacking = servers(view)
-    service = Question(service_name("default", "kubernetes"), frozenset([str(first["spec"]["clusterIP"])]))
+    service = Question("kubernetes.default.svc.cluster.local.", frozenset([str(first["spec"]["clusterIP"])]))
     questions = [service, Question(f"{names[0]}.", None)]
     if asked:
         part = changing(view.now, ip_address(first["spec"]["clusterIP"]).version)
         apply(view.kube, part)
-        questions.append(
-            Question(service_name(NAMESPACE, CHANGING), frozenset(part["endpoints"][0]["addresses"])),
-        )
+        new = frozenset(part["endpoints"][0]["addresses"])
+        questions.append(Question(f"{CHANGING}.{NAMESPACE}.svc.cluster.local.", new))
     deadline = time.monotonic() + NEWS_SECONDS
     with ThreadPoolExecutor(max_workers=8) as pool:
         answers = pool.map(lambda server: wrong(server, PORT, questions, deadline), asked.values())

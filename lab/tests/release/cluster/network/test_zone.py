@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 
 from installer.testing.service.rendezvous_kit import free_port
 from lab.release.cluster import templates
+from lab.release.cluster.network import zone
 from lab.release.cluster.network.zone import KINDS, Content, Feeder, Server, content, forwarders
 from lab.waiting import wait_until
 
@@ -225,3 +228,19 @@ def test_resolvers_that_would_lead_back_are_left_out():
     own = {"metadata": {"namespace": SERVICE[0], "name": SERVICE[1]}, "spec": {"clusterIP": "172.30.0.10"}}
     seen = content({"Service": {SERVICE: own}, "EndpointSlice": {}, "Namespace": {}}, "nameserver 172.30.0.10\n")
     assert seen.forwarders == ()
+
+
+def test_a_watch_that_fails_ends_all_so_that_the_process_starts_anew(tmp_path, monkeypatch):
+    class Kube:
+        def watch(self, _version, kind, stop):
+            yield {}
+            if kind == "Namespace":
+                raise KeyError("metadata")
+            stop.wait(SECONDS)
+
+    monkeypatch.setattr(threading, "excepthook", lambda _arguments: None)
+    stop = threading.Event()
+    began = time.monotonic()
+    zone.run(Kube(), stop, tmp_path / "run", tmp_path / "resolv.conf")
+    assert time.monotonic() - began < SECONDS / 2
+    stop.set()

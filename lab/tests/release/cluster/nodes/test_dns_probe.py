@@ -98,8 +98,8 @@ def test_a_node_without_a_server_is_named_with_the_reason():
     def pod(name: str, ready: str = "True", **meta: str) -> dict:
         labels = {probe.LABEL: "default"}
         status = {"podIP": "10.128.0.2", "conditions": [{"type": "Ready", "status": ready}]}
-        meta = {"name": f"dns-{name}", "namespace": "openshift-dns", "labels": labels, **meta}
-        return {"metadata": meta, "spec": {"nodeName": name}, "status": status}
+        named: dict = {"name": f"dns-{name}", "namespace": "openshift-dns", "labels": labels, **meta}
+        return {"metadata": named, "spec": {"nodeName": name}, "status": status}
 
     nodes = [node("good"), node("down", "False"), node("none"), node("dead"), node("leaving")]
     pods = [pod("good"), pod("down"), pod("dead", "False"), pod("leaving", deletionTimestamp="2026-01-01T00:00:00Z")]

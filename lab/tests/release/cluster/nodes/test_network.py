@@ -169,7 +169,10 @@ def test_a_pod_of_another_network_is_told(cluster: Cluster) -> None:
 
 def test_a_network_that_two_nodes_have_is_told(cluster: Cluster) -> None:
     cluster.nodes[2]["spec"]["podCIDR"] = "127.0.1.0/24"
-    assert cluster.finding().message == "node n3: podCIDR 127.0.1.0/24 overlaps with that of node n1"
+    cluster.nodes[2]["metadata"]["creationTimestamp"] = "2025-12-31T23:59:00Z"
+    found = cluster.finding()
+    assert found.message == "node n3: podCIDR 127.0.1.0/24 overlaps with that of node n1"
+    assert found.condition == "Degraded"
 
 
 def test_a_node_that_has_just_joined_makes_nothing_worse(cluster: Cluster) -> None:
