@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from installer.common import certificates
 from installer.common.certificates import BOTH, Pair
 from lab.release.cluster.metrics import server as metrics
 from lab.release.cluster.metrics import usage
+from lab.release.cluster.nodes.probes import storage
 from lab.testing.clusterapi import Api, Object
 
 TIME = "2026-01-01T00:00:00Z"
@@ -167,6 +169,18 @@ def test_discovery(asked: Asked) -> None:
     assert asked.get("/apis/metrics.k8s.io")[1]["preferredVersion"]["version"] == "v1beta1"
     assert [resource["name"] for resource in asked.get(ROOT)[1]["resources"]] == ["nodes", "pods"]
     assert {asked.get(path)[0] for path in ("/", "/apis", "/openapi/v2", f"{ROOT}/x", f"{ROOT}/nodes/a/b")} == {404}
+
+
+def test_operator_storage_tells_a_process_that_lives_from_one_that_stands_still(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "SILENT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        port = still.getsockname()[1]
+        assert "does not answer on port" in storage.silent("127.0.0.1", port)
+    assert "refused" in storage.silent("127.0.0.1", port)
+    monkeypatch.undo()
+    assert storage.silent("127.0.0.1", asked.server.server_address[1]) == ""
 
 
 def test_only_the_front_proxy_of_the_clusters_own_ca_may_ask(asked: Asked) -> None:
