@@ -14,6 +14,8 @@ from lab.release.cluster.kube.client import Object
 GROUP = "metrics.k8s.io"
 VERSION = "v1beta1"
 API = f"{GROUP}/{VERSION}"
+#: Where each node serves it.
+PORT = 9447
 #: Between two samples of a kubelet (`--housekeeping-interval`).
 WINDOW = "1m0s"
 

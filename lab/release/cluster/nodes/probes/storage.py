@@ -11,7 +11,7 @@ from lab.release.cluster.errors import ApiError
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Finding
 from lab.release.cluster.kube.lease import parse_time
-from lab.release.cluster.metrics.server import PORT
+from lab.release.cluster.metrics.usage import PORT
 from lab.release.cluster.nodes.probes.view import View, address, condition, node_ready, pod_ready
 from lab.release.cluster.storage import claims
 
