@@ -246,7 +246,7 @@ COMPONENTS: tuple[Component, ...] = (
         entrypoint=("/usr/bin/node0",),
         packages=("skopeo",),
         code=("installer",),
-        wheels=("jq", "kubernetes", "sushy"),
+        wheels=("filelock", "jq", "kubernetes", "sushy"),
         commands={"usr/bin/node0": "installer"},
         files={"data/default_hw_requirements.json": hardware_requirements()},
     ),

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -40,11 +39,11 @@ _NODE0 = (sys.executable, "-m", "installer")
 
 def samples(text: str, name: str, label: str) -> dict[str, float]:
     """Return a metric's values by one of its labels, summed over the others."""
-    found: Counter[str] = Counter()
+    found: dict[str, float] = {}
     for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", text, re.MULTILINE):
         [of] = re.findall(rf'{label}="([^"]*)"', labels)
-        found[of] += float(value)
-    return dict(found)
+        found[of] = found.get(of, 0.0) + float(value)
+    return found
 
 
 def quantile(buckets: Mapping[str, float], share: float) -> str:

@@ -26,8 +26,7 @@ def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first
         [container] = pod["containers"]
         assert container["image"] == wanted.image
         assert container["args"][-3:] == ["[2001:db8::2]:8090", "--webhook", "[2001:db8::2]:9443"]
-        service = api.get(setup.SERVICE, key)
-        api.update(setup.SERVICE, service | {"spec": service["spec"] | {"clusterIP": "172.30.0.9"}})
+        api.patch(setup.SERVICE, key, {"spec": {"clusterIP": "172.30.0.9"}})
         setup.install(api, wanted)
         assert api.get(setup.SERVICE, key)["spec"]["clusterIP"] == "172.30.0.9"
         setup.uninstall(api, with_resources=False)
