@@ -28,7 +28,6 @@ from lab.release.cluster.metrics import usage
 
 log = logging.getLogger(__name__)
 
-PORT = 9447
 #: Where the Service is, and the certificate that all nodes serve with.
 NAMESPACE, SERVICE, CERTIFICATE = "openshift-cluster-network", "metrics", "metrics-serving-cert"
 #: Seconds: for a kubelet to answer, for a connection to say something, until what failed is tried again.
@@ -157,7 +156,9 @@ class Server(ThreadingHTTPServer):
     address_family = socket.AF_INET6
     daemon_threads = True
 
-    def __init__(self, kubelets: Kubelets, context: ssl.SSLContext, names: Sequence[str], port: int = PORT) -> None:
+    def __init__(
+        self, kubelets: Kubelets, context: ssl.SSLContext, names: Sequence[str], port: int = usage.PORT
+    ) -> None:
         self.kubelets = kubelets
         self._context = context
         self._names = names

@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab.release.cluster.kube.client import Object
+from lab.release.cluster.kube.lease import parse_time
 
 GROUP = "metrics.k8s.io"
 VERSION = "v1beta1"
 API = f"{GROUP}/{VERSION}"
+#: Where each node serves it.
+PORT = 9447
 #: Between two samples of a kubelet (`--housekeeping-interval`).
 WINDOW = "1m0s"
+#: By when a kubelet has two samples of a container.
+YOUNG_SECONDS = 120
 
 
 def _usage(stats: Object) -> tuple[str, dict[str, str]] | None:
@@ -23,10 +28,14 @@ def _usage(stats: Object) -> tuple[str, dict[str, str]] | None:
     cpu, memory = stats.get("cpu") or {}, stats.get("memory") or {}
     if cpu.get("usageNanoCores") is None or memory.get("workingSetBytes") is None:
         return None
-    # Before its second sample a kubelet says zero of what has run already.
-    if not cpu["usageNanoCores"] and cpu.get("usageCoreNanoSeconds"):
+    # Before its second sample a kubelet says zero, as of what is idle.
+    if not cpu["usageNanoCores"] and _seconds(stats.get("startTime", cpu["time"]), cpu["time"]) < YOUNG_SECONDS:
         return None
     return cpu["time"], {"cpu": f"{cpu['usageNanoCores']}n", "memory": f"{memory['workingSetBytes'] // 1024}Ki"}
+
+
+def _seconds(began: str, ended: str) -> float:
+    return (parse_time(ended) - parse_time(began)).total_seconds()
 
 
 def _metrics(kind: str, obj: Object, time: str, more: Object) -> Object:

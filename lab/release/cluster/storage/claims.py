@@ -2,7 +2,7 @@
 
 A claim is answered on the node that the scheduler selected for its first pod, by that node: so nothing needs a leader
 or a pod for each directory, and a node that is away answers when it is back. Names and annotations are Kubernetes' own
-for provisioners (1.20, pkg/controller/volume/persistentvolume/util; sig-storage-lib-external-provisioner).
+for provisioners (cluster.md §6.8).
 """
 
 from __future__ import annotations

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import socket
+import ssl
 from collections.abc import Sequence
 
 from lab.release.cluster.errors import ApiError
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Finding
 from lab.release.cluster.kube.lease import parse_time
-from lab.release.cluster.nodes.probes.view import View, condition, node_ready, pod_ready
+from lab.release.cluster.metrics.usage import PORT
+from lab.release.cluster.nodes.probes.view import View, address, condition, node_ready, pod_ready
 from lab.release.cluster.storage import claims
 
 NAMESPACE = "openshift-cluster-storage-operator"
 SERVED_BY = "openshift-cluster-network"
-#: Seconds: how old a node's bound claim may be before the next one is made; within which that one must be bound.
+#: Seconds: how old a node's bound claim may be before the next one is made; within which that one must be bound, and
+#: within which a node's process must shake hands.
 CHECK_SECONDS = 600
 BIND_SECONDS = 60
+SILENT_SECONDS = 10.0
 LABEL = "storage.node0.example/node"
 #: A field of a label is shorter than a node's name may be.
 _SHORT = 12
@@ -42,7 +47,7 @@ def storage(view: View) -> Finding:
         mine = [claim for claim in own if (claim["metadata"].get("labels") or {}).get(LABEL) == _short(name)]
         if name not in served:
             bad[name] = "no pod node-network is Ready"
-        elif why := _node(view, name, mine):
+        elif why := silent(address(node).strip("[]")) or _node(view, name, mine):
             bad[name] = why
         elif left := [volume for host, volume in kept if host == _host(node)]:
             bad[name] = f"volume {left[0]} is released and not removed"
@@ -50,6 +55,18 @@ def storage(view: View) -> Finding:
         text = "; ".join(f"{name}: {why}" for name, why in sorted(bad.items()))
         return Finding(False, text, "VolumesNotServed", condition(view, nodes, bad))
     return Finding(True, f"StorageClass local is the default, and a claim of its own is bound on {len(nodes)} nodes")
+
+
+def silent(host: str, port: int = PORT) -> str:
+    """Return how a node's process fails to shake hands, as one does that stands still; empty when it does. It answers
+    nothing else to who has no certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection((host, port), timeout=SILENT_SECONDS) as plain, context.wrap_socket(plain):
+            return ""
+    except OSError as error:
+        return f"its node-network does not answer on port {port} ({error})"
 
 
 def _serves(pod: Object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from installer.common import certificates
 from installer.common.certificates import BOTH, Pair
 from lab.release.cluster.metrics import server as metrics
 from lab.release.cluster.metrics import usage
+from lab.release.cluster.nodes.probes import storage
 from lab.testing.clusterapi import Api, Object
 
 TIME = "2026-01-01T00:00:00Z"
@@ -28,13 +30,21 @@ def measured(nano: int, size: int) -> Object:
     return {"cpu": cpu, "memory": {"workingSetBytes": size}}
 
 
+def idle(began: str) -> Object:
+    return {**measured(0, 1), "startTime": began}
+
+
 def reported(uid: str, *containers: Object) -> Object:
     return {"podRef": {"uid": uid}, "containers": [{"name": f"c{n}", **c} for n, c in enumerate(containers)]}
 
 
 SUMMARY = {
     "node": measured(250_000_000, 2**30),
-    "pods": [reported("1", measured(5, 4096), measured(7, 8192)), reported("2", measured(0, 1)), reported("hash")],
+    "pods": [
+        reported("1", measured(5, 4096), measured(7, 8192)),
+        reported("2", idle("2025-12-31T23:59:00Z")),
+        reported("4", idle("2025-12-31T12:00:00Z")),
+    ],
 }
 
 
@@ -92,7 +102,7 @@ class Asked:
         api = ListedApi()
         for obj in (node("here", "127.0.0.1"), node("away", "127.0.0.2")):
             api.create(obj)
-        for obj in (pod("two", "1"), pod("young", "2"), pod("static", "3", annotations={"a": "b"})):
+        for obj in (pod("two", "1"), pod("young", "2"), pod("idle", "4"), pod("static", "3", annotations={"a": "b"})):
             api.create(obj)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = ssl.CERT_REQUIRED
@@ -147,7 +157,7 @@ def test_a_node_that_is_away_is_left_out(asked: Asked) -> None:
 
 def test_a_pod_is_there_when_all_its_containers_are_measured(asked: Asked) -> None:
     code, body = asked.get(f"{ROOT}/namespaces/user/pods")
-    assert (code, [item["metadata"]["name"] for item in body["items"]]) == (200, ["two"])
+    assert (code, [item["metadata"]["name"] for item in body["items"]]) == (200, ["two", "idle"])
     assert body["items"][0]["containers"] == [
         {"name": "c0", "usage": {"cpu": "5n", "memory": "4Ki"}},
         {"name": "c1", "usage": {"cpu": "7n", "memory": "8Ki"}},
@@ -167,6 +177,18 @@ def test_discovery(asked: Asked) -> None:
     assert asked.get("/apis/metrics.k8s.io")[1]["preferredVersion"]["version"] == "v1beta1"
     assert [resource["name"] for resource in asked.get(ROOT)[1]["resources"]] == ["nodes", "pods"]
     assert {asked.get(path)[0] for path in ("/", "/apis", "/openapi/v2", f"{ROOT}/x", f"{ROOT}/nodes/a/b")} == {404}
+
+
+def test_operator_storage_tells_a_process_that_lives_from_one_that_stands_still(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "SILENT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as still:
+        port = still.getsockname()[1]
+        assert "does not answer on port" in storage.silent("127.0.0.1", port)
+    assert "refused" in storage.silent("127.0.0.1", port)
+    monkeypatch.undo()
+    assert storage.silent("127.0.0.1", asked.server.server_address[1]) == ""
 
 
 def test_only_the_front_proxy_of_the_clusters_own_ca_may_ask(asked: Asked) -> None:

@@ -28,6 +28,7 @@ class Cluster:
         self.api.create(storage_class())
         self.names = ["a", "b"]
         self.broken: set[str] = set()
+        self.stopped: set[str] = set()
         self.base = base
 
     def later(self, seconds: int) -> Finding:
@@ -39,7 +40,10 @@ class Cluster:
             Provisioner(self.api, name, name, Directories(self.base / name)).step(both)  # type: ignore[arg-type]
         self.api.bind()
         nodes: Any = [
-            {"metadata": {**AGE, "name": n, "labels": {claims.HOSTNAME: n}}, "status": {"conditions": READY}}
+            {
+                "metadata": {**AGE, "name": n, "labels": {claims.HOSTNAME: n}},
+                "status": {"conditions": READY, "addresses": [{"type": "InternalIP", "address": n}]},
+            }
             for n in self.names
         ]
         pod = {"metadata": {"namespace": "openshift-cluster-network", "labels": {"app": "node-network"}}}
@@ -52,8 +56,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster(tmp_path)
+    monkeypatch.setattr(probe, "silent", lambda host: "stands still" if host in found.stopped else "")
     assert "its first claim is not bound yet" in found.later(0).message
     assert found.later(5).good
     return found
@@ -73,6 +78,14 @@ def test_a_node_that_answers_no_claim_is_named_and_recovers(cluster: Cluster) ->
     assert looks[-1].message.startswith("b: claim check-")
     assert looks[-1].message.endswith("is not bound after 60 s")
     cluster.broken = set()
+    assert cluster.later(5).good
+
+
+def test_a_process_that_stands_still_is_named_at_once(cluster: Cluster) -> None:
+    cluster.stopped = {"b"}
+    look = cluster.later(5)
+    assert (look.message, look.condition) == ("b: stands still", "Progressing")
+    cluster.stopped = set()
     assert cluster.later(5).good
 
 
