@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lab.release.cluster.kube.client import Object
@@ -61,7 +62,9 @@ def disagreements(answers: dict[str, Answer], hosts: set[str]) -> dict[str, str]
 
 def etcd(view: View) -> Finding:
     """Check that every member answers /health with true, votes, and is in one cluster with the others."""
-    asked = {str(node["metadata"]["name"]): _ask(view, node) for node in view.etcd_nodes}
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        found = list(pool.map(lambda node: _ask(view, node), view.etcd_nodes))
+    asked = dict(zip((str(node["metadata"]["name"]) for node in view.etcd_nodes), found, strict=True))
     answers = {name: answer for name, answer in asked.items() if isinstance(answer, Answer)}
     hosts = {f"[{ip}]" if ":" in ip else ip for node in view.etcd_nodes for ip in addresses(node)}
     wrong = {name: answer for name, answer in asked.items() if isinstance(answer, str)} | disagreements(answers, hosts)

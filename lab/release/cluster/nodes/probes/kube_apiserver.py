@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 
 from lab.release.cluster.kube.conditions import Finding
@@ -24,11 +25,11 @@ def _wrong(view: View, ip: str) -> str:
 
 def kube_apiserver(view: View) -> Finding:
     """Check that each control plane node's API server is ready and serves an operator, and its static pod is Ready."""
-    wrong = {
-        str(node["metadata"]["name"]): text
-        for node in view.masters
-        if (text := _wrong(view, address(node).strip("[]")))
-    }
+    names = [str(node["metadata"]["name"]) for node in view.masters]
+    # all at once: one that hangs holds up no other's
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        answers = list(pool.map(lambda node: _wrong(view, address(node).strip("[]")), view.masters))
+    wrong = {name: text for name, text in zip(names, answers, strict=True) if text}
     wrong = dict.fromkeys(masters_without(view, NAMESPACE, "kube-apiserver-"), "its static pod is not Ready") | wrong
     ready = len(view.masters) - len(wrong)
     if wrong or not view.masters or view.missing_masters:

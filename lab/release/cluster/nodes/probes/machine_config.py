@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 
 from lab.release.cluster.ignition import machineconfig
@@ -32,8 +33,10 @@ def machine_config(view: View) -> Finding:
     if not pools:
         return Finding(False, "There is no MachineConfigPool", "NoPools")
     names = sorted(str(pool["metadata"]["name"]) for pool in pools)
-    turns = {str(n["metadata"]["name"]): names[(view.now.minute + i) % len(names)] for i, n in enumerate(view.masters)}
-    wrong = {n["metadata"]["name"]: _wrong(view, n, turns[n["metadata"]["name"]]) for n in view.masters}
+    turns = [names[(view.now.minute + i) % len(names)] for i in range(len(view.masters))]
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        answers = list(pool.map(lambda asked_for: _wrong(view, *asked_for), zip(view.masters, turns, strict=True)))
+    wrong = {str(node["metadata"]["name"]): text for node, text in zip(view.masters, answers, strict=True)}
     if bad := {name: text for name, text in wrong.items() if text}:
         text = "; ".join(f"{name}: {seen}" for name, seen in sorted(bad.items()))
         return Finding(False, f"Machine-config servers: {text}", "NoServer", condition(view, view.masters, bad))
