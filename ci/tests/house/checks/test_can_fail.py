@@ -16,7 +16,7 @@ ASSERTING = ("raises", "warns", "fail", "timeout", "wait_for", "wait_until")
 #: How many calls may lie between a test and its assertion.
 DEPTH = 3
 #: Measurements that last as long as the user asks for.
-MEASURED = {"ci/bench/installs/machines.py"}
+MEASURED = {"ci/bench/installs/machines.py", "ci/bench/service/hub.py"}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
