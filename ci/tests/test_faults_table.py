@@ -8,11 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import get_args
 
+import msgspec
 import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Stage
 from lab.faults import DiskErrors, DiskSlow, Freeze, Kill
 from lab.faults.machines import Process
+from scenarios.catalogue.clusterfaults import ROWS as CLUSTER_ROWS
+from scenarios.catalogue.clusterfaults import ClusterFault
 from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.faulty import ROWS, Outcome, load
 from scenarios.catalogue.ids import topology_of
@@ -239,3 +242,28 @@ def test_agent_gather_runs_only_for_causes_that_wait_for_has_not_kept(tmp_path):
     # A line that wait-for itself has logged does not count.
     assert surfaces.archive_lacks(deployment, "expired").startswith("'expired' is in none of ['hosts.json'] and")
     assert asked == ["gather", "gather"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"break": "true", "mend": "true"}, "one of apply and break"),
+        ({"apply": [], "break": "true"}, "break and mend come together"),
+        ({"says": {"object": "pod/a", "message": "a"}}, "one of condition and event"),
+        ({"says": {"object": "pod/a", "condition": "Ready", "message": "a"}}, "want TYPE=True or TYPE=False"),
+        ({"says": {"object": "pod/a", "event": "Failed", "message": ".*"}}, "any message has it"),
+    ],
+)
+def test_a_row_for_an_installed_cluster_that_says_nothing_is_refused(change, problem):
+    row = {"name": "a", "why": "b", "apply": [{}], "says": {"object": "pod/a", "event": "Failed", "message": "a"}}
+    assert msgspec.convert(row, ClusterFault).apply == ({},)
+    with pytest.raises(msgspec.ValidationError, match=problem):
+        msgspec.convert(row | change, ClusterFault)
+
+
+def test_only_placeholders_of_a_row_are_filled():
+    row = next(row for row in CLUSTER_ROWS if row.name == "a_full_disk").filled(node="m2")
+    assert row.says.object == "node/m2"
+    assert "$((free - 16384))K" in row.do
+    twice = next(row for row in CLUSTER_ROWS if row.name == "a_pod_network_taken_twice").filled(podCIDR="10.1.0.0/23")
+    assert twice.apply[0]["spec"]["podCIDRs"] == ["10.1.0.0/23"]

@@ -194,7 +194,9 @@ printf 'Content-Type: text/plain\\r\\n\\r\\n'
 [ -n "$QUERY_STRING" ] || { echo "$NODE_NAME"; exit 0; }
 reach() {
     case $1 in *:*) host="[$1]" ;; *) host=$1 ;; esac
-    answer=$(busybox wget -T 5 -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) || answer="- ${answer##*: }"
+    # Not wget -T, on which Debian's busybox 1.35 faults.
+    answer=$(busybox timeout 5 busybox wget -q -O - "http://$host:8080/cgi-bin/reach" 2>&1) ||
+        answer="- ${answer:-no answer in 5 s}"
     echo "$1 $answer"
 }
 IFS=,
@@ -283,7 +285,13 @@ COMPONENTS: tuple[Component, ...] = (
         commands={"usr/bin/console": "lab.release.cluster.console.command"},
     ),
     Component("etcd", entrypoint=("/usr/bin/etcd",), packages=("etcd",)),
-    Component("haproxy-router", entrypoint=("/usr/sbin/haproxy",), packages=("haproxy",)),
+    Component(
+        "haproxy-router",
+        entrypoint=("/usr/sbin/haproxy",),
+        packages=("haproxy",),
+        code=("cluster",),
+        commands={"usr/bin/ingress-controller": "lab.release.cluster.ingress.command"},
+    ),
     Component(
         "hyperkube",
         binaries=("kube-apiserver", "kube-controller-manager", "kube-scheduler"),

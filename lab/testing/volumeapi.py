@@ -63,7 +63,7 @@ class VolumeApi(Api):
         for claim in self.list("v1", "PersistentVolumeClaim"):
             notes = claim["metadata"].setdefault("annotations", {})
             if notes.get("volume.kubernetes.io/selected-node") and claim["status"]["phase"] == "Pending":
-                notes["volume.beta.kubernetes.io/storage-provisioner"] = "storage.node0/local"
+                notes["volume.beta.kubernetes.io/storage-provisioner"] = "storage.node0.example/local"
                 self._touch(claim)
         for volume in self.list("v1", "PersistentVolume"):
             wanted = volume["spec"]["claimRef"]
@@ -72,17 +72,18 @@ class VolumeApi(Api):
                 bound["spec"]["volumeName"] = volume["metadata"]["name"]
                 bound["status"] = volume["status"] = {"phase": "Bound"}
 
-    def events(self, reason: str) -> list[str]:
-        """Return the messages of the events with a reason."""
-        return [event["message"] for event in self.list("v1", "Event") if event["reason"] == reason]
+
+def messages(api: VolumeApi, reason: str) -> list[str]:
+    """Return the messages of the events with a reason."""
+    return [event["message"] for event in api.list("v1", "Event") if event["reason"] == reason]
 
 
 def storage_class(**more: Any) -> Object:
     """Return the class `local`, or one like it."""
     notes = {"storageclass.kubernetes.io/is-default-class": "true"}
-    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "local"}}
-    head["metadata"]["annotations"] = notes
-    usual = {"provisioner": "storage.node0/local", "reclaimPolicy": "Delete"}
+    meta = {"name": "local", "annotations": notes}
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta}
+    usual = {"provisioner": "storage.node0.example/local", "reclaimPolicy": "Delete"}
     return {**head, **usual, "volumeBindingMode": "WaitForFirstConsumer", **more}
 
 

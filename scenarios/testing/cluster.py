@@ -192,10 +192,15 @@ class Installation:
         pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
         return sum(c["restartCount"] for pod in pods for c in pod["status"].get("containerStatuses", []))
 
+    @property
+    def ca_bundle(self) -> str:
+        """The CAs of the user's kubeconfig, as PEM."""
+        [cluster] = yaml.safe_load(self.deployment.kubeconfig.read_text())["clusters"]
+        return base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
+
     def get(self, url: str, timeout: float = 30) -> tuple[int, str]:
         """Status and body of an https URL, verified against the CAs of the user's kubeconfig; `timeout` in seconds."""
-        [cluster] = yaml.safe_load(self.deployment.kubeconfig.read_text())["clusters"]
-        bundle = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
+        bundle = self.ca_bundle
 
         def fetch() -> tuple[int, str]:
             context = ssl.create_default_context(cadata=bundle)

@@ -36,6 +36,7 @@ SIGNERS = {
     "kubelet-bootstrap-kubeconfig-signer": TEN_YEARS,
     "etcd-signer": TEN_YEARS,
     "router-ca": TEN_YEARS,
+    "openshift-service-serving-signer": TEN_YEARS,
 }
 #: CAs whose client certificates the API server accepts.
 CLIENT_CAS = (
@@ -79,6 +80,7 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         for suffix in ("", ".default", ".default.svc", ".default.svc.cluster.local")
     ]
     internal = (f"api-int.{config.domain}", *config.api_vips)
+    console = "console.openshift-console.svc"
     leaves_by_name = {
         "admin-kubeconfig-client": Leaf(
             "admin-kubeconfig-signer", "system:admin", ("system:masters",), (), BOTH, TEN_YEARS
@@ -96,6 +98,7 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         "aggregator-client": Leaf("aggregator-signer", "system:kube-apiserver-proxy", group),
         "kube-apiserver-to-kubelet-client": Leaf("kube-apiserver-to-kubelet-signer", server, group),
         "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:admin", ("system:masters",)),
+        "control-plane-localhost-server": Leaf("root-ca", "localhost", (), ("localhost", "127.0.0.1", "::1"), SERVER),
         "kube-scheduler-client": Leaf("kube-control-plane-signer", "system:kube-scheduler"),
         "kubelet-client": Leaf(
             "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS
@@ -104,13 +107,15 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
             "root-ca", "system:machine-config-server", (), (*internal, "localhost"), SERVER, TEN_YEARS
         ),
         "etcd-client": Leaf("etcd-signer", "etcd-client"),
+        "console-serving-cert": Leaf(
+            "openshift-service-serving-signer", console, (), (console, f"{console}.cluster.local"), SERVER
+        ),
         "router-certs": Leaf("router-ca", f"*.apps.{config.domain}", (), (f"*.apps.{config.domain}",), SERVER),
     }
     for asset, namespace, name in (
         ("cluster-version-operator-client", "openshift-cluster-version", "default"),
         ("machine-config-server-client", "openshift-machine-config-operator", "machine-config-server"),
         ("assisted-installer-controller-client", "assisted-installer", "assisted-installer-controller"),
-        ("console-client", "openshift-console", "console"),
     ):
         user, groups = service_account(namespace, name)
         leaves_by_name[asset] = Leaf("kube-control-plane-signer", user, groups)

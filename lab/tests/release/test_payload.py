@@ -62,6 +62,7 @@ def test_the_table_has_every_tag_of_the_flow() -> None:
         "machine-config-operator",
     }
     wanted_tags |= {"haproxy-router", "console", "keepalived-ipfailover", "agent-installer-utils", "pacemaker"}
+    wanted_tags |= {"kube-proxy", "network-check-target", "node-network", "unbound"}
     assert wanted_tags == set(tags)
     for component in components.COMPONENTS:
         assert set(component.packages) <= set(components.PACKAGES)

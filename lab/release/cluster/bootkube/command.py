@@ -30,7 +30,7 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.nodes import scaling
 from lab.release.cluster.nodes.etcdapi import Etcd
 from lab.release.cluster.pods import staticpods
-from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
+from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, load
 from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -
     signer = cluster.pairs["etcd-signer"]
     files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, host.addresses)}
     if config.single_node:
-        return {**files, **ingress_files(cluster)}
+        return files
     for pool in config.pools:
         if pool != "worker":
             files[f"machine-config-server/{pool}.json"] = json.dumps(served_config(cluster, host, machines, pool))

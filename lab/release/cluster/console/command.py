@@ -6,6 +6,8 @@ import argparse
 import html
 import logging
 import signal
+import socket
+import ssl
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -20,7 +22,8 @@ from lab.release.cluster.kube.resources import CONFIG
 
 log = logging.getLogger(__name__)
 
-PORT = 9980
+PORT = 8443
+HANDSHAKE_SECONDS = 20.0
 _STYLE = (
     "body{font:15px/1.5 sans-serif;margin:2em;max-width:70em}table{border-collapse:collapse;margin-bottom:2em}"
     "td,th{border-bottom:1px solid #ccc;padding:.3em 1em .3em 0;text-align:left;vertical-align:top}"
@@ -109,9 +112,25 @@ def handler(kube: Kube) -> type[BaseHTTPRequestHandler]:
 
 
 class Server(ThreadingHTTPServer):
-    """A server that does not mind clients that go away, as a router's health check does."""
+    """A server with TLS, in each family, that does not mind clients that go away, as a router's health check does."""
 
     daemon_threads = True
+    address_family = socket.AF_INET6
+
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext) -> None:
+        self._context = context
+        super().__init__(("::", port), handler)
+
+    def server_bind(self) -> None:
+        """Take IPv4 as well."""
+        self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    def get_request(self) -> tuple[ssl.SSLSocket, Any]:
+        """Accept a connection; its handshake is left to its own thread."""
+        connection, address = super().get_request()
+        connection.settimeout(HANDSHAKE_SECONDS)
+        return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """One line instead of a traceback."""
@@ -121,12 +140,13 @@ class Server(ThreadingHTTPServer):
 def main(argv: Sequence[str] | None = None) -> int:
     """Return the command line."""
     parser = argparse.ArgumentParser(prog="console")
-    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument("--certificate", type=Path, required=True, help="the directory with tls.crt and tls.key")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        kube = Kube.from_kubeconfig(arguments.kubeconfig)
-        server = Server(("127.0.0.1", PORT), handler(kube))
+        kube, context = Kube.in_cluster(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(arguments.certificate / "tls.crt", arguments.certificate / "tls.key")
+        server = Server(PORT, handler(kube), context)
     except (ClusterError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -42,7 +42,7 @@ SERVING = "kubernetes.io/kubelet-serving"
 NAMESPACE = "assisted-installer"
 #: An approver's Lease, before its node's name: renewed after a look at all CSRs, each so many seconds.
 LEASE_PREFIX = "assisted-installer-controller-"
-BEAT_SECONDS = 60.0
+BEAT_SECONDS = 30.0
 #: The longest pause. The real one polls every 30 s; a poll is one cheap list, and a node waits for it.
 POLL_SECONDS = 5.0
 

@@ -131,6 +131,7 @@ def cluster_values(config: InstallConfig, apps_domain: str) -> dict[str, str]:
         "APIInternalHost": f"api-int.{config.domain}",
         "AppsDomain": apps_domain,
         "ClusterNetworks": ",".join(cidr for cidr, _ in config.cluster_networks),
+        "ConsoleReplicas": str(min(config.compute_replicas or config.control_plane_replicas, 2)),
         "DNSAddress": config.dns_ip,
         "DualStack": str(config.dual_stack).lower(),
         "PodNetworks": ",".join(cidr for cidr, _ in config.pod_networks),

@@ -10,6 +10,7 @@ from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.client import Kube, Object
 
 CONFIG = "config.openshift.io/v1"
+MACHINE_CONFIG = "openshift-machine-config-operator"
 
 
 def _b64(text: str) -> str:
@@ -39,6 +40,10 @@ def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaq
         "type": kind,
         "data": {key: _b64(value) for key, value in data.items()},
     }
+
+
+def _tls_secret(namespace: str, name: str, pair: Pair) -> Object:
+    return secret(namespace, name, {"tls.crt": pair.certificate, "tls.key": pair.key}, "kubernetes.io/tls")
 
 
 def cluster_scoped(kind: str, spec: Object, name: str = "cluster", status: Object | None = None) -> Object:
@@ -130,27 +135,26 @@ def manifests(
             config_map("kube-system", "root-ca", {"ca.crt": pairs["root-ca"].certificate})
         ],
         "machine-config-server-ca-secret.yaml": [
-            secret(
-                "openshift-machine-config-operator",
-                "machine-config-server-ca",
-                {"tls.crt": pairs["root-ca"].certificate, "tls.key": pairs["root-ca"].key},
-                "kubernetes.io/tls",
-            )
+            _tls_secret(MACHINE_CONFIG, "machine-config-server-ca", pairs["root-ca"])
         ],
         "machine-config-server-tls-secret.yaml": [
-            secret(
-                "openshift-machine-config-operator",
-                "machine-config-server-tls",
-                {"tls.crt": pairs["machine-config-server"].certificate, "tls.key": pairs["machine-config-server"].key},
-                "kubernetes.io/tls",
+            _tls_secret(
+                "openshift-machine-config-operator", "machine-config-server-tls", pairs["machine-config-server"]
             )
         ],
-        "router-ca-secret.yaml": [
-            secret(
-                "openshift-ingress-operator",
-                "router-ca",
-                {"tls.crt": pairs["router-ca"].certificate, "tls.key": pairs["router-ca"].key},
-                "kubernetes.io/tls",
+        "router-ca-secret.yaml": [_tls_secret("openshift-ingress-operator", "router-ca", pairs["router-ca"])],
+        "router-certs-default-secret.yaml": [
+            _tls_secret("openshift-ingress", "router-certs-default", pairs["router-certs"])
+        ],
+        # What OpenShift's service-ca operator would make.
+        "console-serving-cert-secret.yaml": [
+            _tls_secret("openshift-console", "console-serving-cert", pairs["console-serving-cert"])
+        ],
+        "service-ca-bundle-config.yaml": [
+            config_map(
+                "openshift-ingress",
+                "service-ca-bundle",
+                {"service-ca.crt": pairs["openshift-service-serving-signer"].certificate},
             )
         ],
         "openshift-config-secret-pull-secret.yaml": [

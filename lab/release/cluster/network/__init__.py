@@ -1,1 +1,1 @@
-"""The network's share of a node: routes to other nodes' pods, and the zone of its DNS server."""
+"""The cluster's network: each node's part of it, routes to other nodes' pods, and the zone of its DNS server."""

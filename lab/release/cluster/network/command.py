@@ -15,8 +15,10 @@ from functools import partial
 
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube.client import Kube
+from lab.release.cluster.metrics import server
 from lab.release.cluster.network import zone
 from lab.release.cluster.network.routes import Routes
+from lab.release.cluster.storage import volumes
 
 
 def serve(parts: dict[str, Callable[[threading.Event], None]], stop: threading.Event) -> list[str]:
@@ -50,7 +52,13 @@ def main() -> int:
     except (ClusterError, KeyError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    return 1 if serve({"pod routes": routes.run, "DNS zone": partial(zone.run, kube)}, stop) else 0
+    parts: dict[str, Callable[[threading.Event], None]] = {
+        "pod routes": routes.run,
+        "DNS zone": partial(zone.run, kube),
+        "volumes": partial(volumes.run, kube, os.environ["NODE_NAME"]),
+        "metrics": partial(server.run, kube),
+    }
+    return 1 if serve(parts, stop) else 0
 
 
 if __name__ == "__main__":

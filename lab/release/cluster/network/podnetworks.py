@@ -78,6 +78,7 @@ class PodNetworks:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
+        self._warned: set[tuple[str, str]] = set()
 
     def step(self, nodes: Sequence[Object]) -> None:
         """Give each node its part, and tell those whose part is taken. Raises ClusterError."""
@@ -105,14 +106,16 @@ class PodNetworks:
         new = find(
             put(conditions, CONDITION, status, dt.datetime.now(dt.UTC), reason=reason, message=message), CONDITION
         )
-        target = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
+        target: Object = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node["metadata"]["name"]}}
         # By type, beside the kubelet, which writes the other conditions.
         kind = "application/strategic-merge-patch+json"
         patch = {"status": {"conditions": [new]}}
         self._kube.request("PATCH", self._kube.object_path(target, "status"), patch, content_type=kind)
-        if taken:
+        name = str(node["metadata"]["name"])
+        if taken and (name, taken) not in self._warned:
+            self._warned.add((name, taken))
             # Events of nodes have the name in the place of the UID: kubelets write it so, kubectl looks for it.
-            target["metadata"] |= {"uid": node["metadata"]["name"]}
+            target["metadata"] |= {"uid": name}
             cure = "delete this Node, then /etc/kubernetes/cni/net.d on its host, and reboot that"
             warn(self._kube, target, TWICE, f"{taken}: nobody reaches its pods; {cure}")
 

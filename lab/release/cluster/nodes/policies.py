@@ -14,10 +14,13 @@ log = logging.getLogger(__name__)
 API = "networking.k8s.io/v1"
 KIND = "NetworkPolicy"
 REASON = "NetworkPolicyNotEnforced"
+#: `kubectl describe` shows no events of a policy, but its annotations.
+ANNOTATION = "network.node0.example/enforced"
+MESSAGE = "This cluster's network does not enforce NetworkPolicies: all traffic stays allowed"
 
 
 def follow(kube: Kube, stop: threading.Event) -> None:
-    """Warn of each policy once, and again when its specification changes, until ``stop``."""
+    """Warn of each policy once, on itself and by an event, and again when its specification changes, until ``stop``."""
     warned: set[tuple[str, int]] = set()
     for policies in kube.watch(API, KIND, stop):
         for policy in policies.values():
@@ -25,9 +28,9 @@ def follow(kube: Kube, stop: threading.Event) -> None:
             key = (str(meta["uid"]), int(meta.get("generation", 0)))
             if key in warned:
                 continue
-            message = "This cluster's network does not enforce NetworkPolicies: all traffic stays allowed"
             try:
-                warn(kube, policy, REASON, message)
+                kube.merge_patch(policy, {"metadata": {"annotations": {ANNOTATION: f"no: {MESSAGE}"}}})
+                warn(kube, policy, REASON, MESSAGE)
                 warned.add(key)
             except (ClusterError, OSError) as error:
                 log.warning("network policies: %s", error)

@@ -5,7 +5,7 @@ A control plane node that has joined is given, one node after the other: an etcd
 own files (a Secret and a ConfigMap), then an installer pod, which writes them onto the node and starts them stage by
 stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two
 other members vote, the bootstrap host's member is removed. An arbiter gets
-the member alone, workers router and console and no member.
+the member alone, and workers get no static pod.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ log = logging.getLogger(__name__)
 BOOTSTRAP_MEMBER = "etcd-bootstrap"
 BOOTSTRAP_NOTE = "alpha.installer.openshift.io/etcd-bootstrap"
 CONTROL_PLANE = "control-plane-resources"
-INGRESS = "ingress-resources"
 SIGNER = "etcd-signer"
 OPERATOR = "operator.openshift.io/v1"
 LEAVE_SECONDS = 120.0
@@ -52,7 +51,6 @@ def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
     endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
     return [
         resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
-        resource_secret(INGRESS, assets.ingress_files(cluster)),
         secret(NAMESPACE, SIGNER, {"tls.crt": signer.certificate, "tls.key": signer.key}, "kubernetes.io/tls"),
         endpoints,
         *fencing.bootstrap_objects(cluster.config),
@@ -180,10 +178,8 @@ class Scaling:
         members = self._remove_bootstrap(etcd, members)
         self._report(members, view.now)
         installed = {p["spec"].get("nodeName") for p in view.pods if _is_installer(p)}
-        pending = [n for n in view.nodes if address(n) and n["metadata"]["name"] not in installed]
-        for node in (n for n in pending if n not in view.etcd_nodes):
-            self._install(node, {}, staticpods.worker(), [INGRESS])
-        joining = sorted((n for n in pending if n in view.etcd_nodes), key=lambda n: str(n["metadata"]["name"]))
+        pending = [n for n in view.etcd_nodes if address(n) and n["metadata"]["name"] not in installed]
+        joining = sorted(pending, key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
@@ -220,7 +216,7 @@ class Scaling:
             self._install(node, own, staticpods.arbiter(wanted.config, ip, name, peers), [])
             return
         stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers)
-        self._install(node, own, stages, [CONTROL_PLANE, *([INGRESS] if wanted.config.schedulable_masters else [])])
+        self._install(node, own, stages, [CONTROL_PLANE])
 
     def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:
         name = node["metadata"]["name"]

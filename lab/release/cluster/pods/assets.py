@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from installer.common.certificates import Pair
-from lab.release.cluster import templates, tls
+from lab.release.cluster import tls
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import kubeconfig, payload
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.pods.pod import RESOURCES
 
 
 @dataclass(frozen=True)
@@ -68,22 +67,6 @@ def load(assets: Path, root: Path = Path("/")) -> Cluster:
     return Cluster(parse((assets / "install-config.yaml").read_text()), tls.load(assets / "tls"), release, all_images)
 
 
-def ingress_files(cluster: Cluster) -> dict[str, str]:
-    """Make the files that router and console read, by path under static-pod-resources."""
-    router = cluster.pairs["router-certs"]
-    domain = cluster.config.domain
-    api = "localhost" if cluster.config.schedulable_masters else f"api-int.{domain}"
-    return {
-        "console/kubeconfig": cluster.kubeconfig("console", "console-client", api),
-        "router/default.pem": router.certificate + router.key,
-        "router/haproxy.cfg": templates.fill(
-            "haproxy.cfg",
-            secrets=f"{RESOURCES}/router",
-            console_host=f"console-openshift-console.apps.{domain}",
-        ),
-    }
-
-
 def control_plane_files(cluster: Cluster) -> dict[str, str]:
     """Make the files that the static pods of every control plane node read, by path under static-pod-resources."""
     pairs = cluster.pairs
@@ -117,6 +100,8 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         ("kube-apiserver-certs/aggregator-client", "aggregator-client"),
         ("kube-apiserver-certs/service-account", "service-account"),
         ("machine-config-server/tls", "machine-config-server"),
+        ("kube-controller-manager-certs/localhost", "control-plane-localhost-server"),
+        ("kube-scheduler/localhost", "control-plane-localhost-server"),
     ):
         files[f"{target}.crt"] = pairs[asset].certificate
         files[f"{target}.key"] = pairs[asset].key

@@ -203,8 +203,9 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
 CONTROLLERS = "*,-cloud-node-lifecycle,-nodeipam,-route,-service"
 
 
-def _led(kubeconfig: str) -> list[str]:
+def _led(secrets: str) -> list[str]:
     """Return the options of what runs on every control plane node and works on one, for local clients only."""
+    kubeconfig = f"{secrets}/kubeconfig"
     return [
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
@@ -214,12 +215,13 @@ def _led(kubeconfig: str) -> list[str]:
         "--authentication-skip-lookup=true",
         f"--authorization-kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",
-        "--cert-dir=/tmp",
         "--leader-elect=true",
         "--leader-elect-lease-duration=60s",
         "--leader-elect-renew-deadline=45s",
         "--leader-elect-retry-period=10s",
         "--port=0",
+        # Else it makes itself an RSA key at each start, and signs with it at each of the kubelet's probes.
+        *_pair("tls", secrets, "localhost"),
     ]
 
 
@@ -239,7 +241,7 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
             f"--controllers={CONTROLLERS}",
             "--configure-cloud-routes=false",
             *feature_gates(config),
-            *_led(f"{secrets}/kubeconfig"),
+            *_led(secrets),
             f"--node-monitor-grace-period={config.node_grace_seconds}s",
             f"--root-ca-file={secrets}/service-ca-bundle.crt",
             "--secure-port=10257",
@@ -265,7 +267,7 @@ def kube_scheduler(config: InstallConfig) -> StaticPod:
         command=(
             "kube-scheduler",
             *feature_gates(config),
-            *_led(f"{secrets}/kubeconfig"),
+            *_led(secrets),
             "--secure-port=10259",
         ),
         labels={"app": "openshift-kube-scheduler", "scheduler": "true"},
@@ -324,34 +326,6 @@ def assisted_installer_controller() -> StaticPod:
     )
 
 
-def router() -> StaticPod:
-    """Return the ingress: haproxy on 80, 443 and 1936."""
-    secrets = f"{RESOURCES}/router"
-    return StaticPod(
-        name="router-default",
-        namespace="openshift-ingress",
-        tag="haproxy-router",
-        command=("haproxy", "-W", "-db", "-f", f"{secrets}/haproxy.cfg"),
-        labels={"ingresscontroller.operator.openshift.io/deployment-ingresscontroller": "default"},
-        secrets="router",
-        readiness=Probe("/healthz/ready", 1936),
-    )
-
-
-def console() -> StaticPod:
-    """Return the console's page, behind the router."""
-    secrets = f"{RESOURCES}/console"
-    return StaticPod(
-        name="console",
-        namespace="openshift-console",
-        tag="console",
-        command=("/usr/bin/console", f"--kubeconfig={secrets}/kubeconfig"),
-        labels={"app": "console", "component": "ui"},
-        secrets="console",
-        readiness=Probe("/health", 9980),
-    )
-
-
 def keepalived() -> StaticPod:
     """Hold the virtual IPs; its configuration was filled in on the host (reference/cluster.md §6.1)."""
     config = f"{RESOURCES}/keepalived"
@@ -389,20 +363,10 @@ def control_plane(
     return [
         Stage("etcd", [etcd(node_ip, member, peers, alone=config.single_node, listen=config.any_address)]),
         Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
-        Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
+        Stage("operators", rest),
     ]
 
 
 def arbiter(config: InstallConfig, node_ip: str, member: str, peers: str) -> list[Stage]:
     """Return an arbiter's static pod: a member of etcd, and nothing else of the control plane."""
     return [Stage("etcd", [etcd(node_ip, member, peers, listen=config.any_address)])]
-
-
-def worker() -> list[Stage]:
-    """Return a worker's static pods, except those of its MachineConfig."""
-    return [Stage("operators", ingress())]
-
-
-def ingress() -> list[StaticPod]:
-    """Make the pod that answers for *.apps: on workers, or on control plane nodes that are workers too."""
-    return [router(), console()]

@@ -15,7 +15,7 @@ from decimal import Decimal, InvalidOperation
 from lab.release.cluster.errors import VolumeError
 from lab.release.cluster.kube.client import Object
 
-PROVISIONER = "storage.node0/local"
+PROVISIONER = "storage.node0.example/local"
 #: The directory that holds one directory a volume.
 BASE = "/var/lib/local-volumes"
 CLASS_API = "storage.k8s.io/v1"

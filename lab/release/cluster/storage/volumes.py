@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from lab.release.cluster.errors import ClusterError, VolumeError
+from lab.release.cluster.kube import events
 from lab.release.cluster.kube.client import Kube, Object, Objects
 from lab.release.cluster.storage import claims
 from lab.release.cluster.storage.directories import Directories
-from lab.release.cluster.storage.events import Sender
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ class Provisioner:
         self._node = node
         self._hostname = hostname
         self._directories = directories
-        self._events = Sender(kube, claims.PROVISIONER, node)
         #: By UID: in which version an object was tried in vain, and when (monotonic seconds).
         self._failed: dict[str, tuple[str, float]] = {}
 
@@ -76,10 +75,18 @@ class Provisioner:
         created = self._kube.create(claims.volume(claim, storage_class, self._hostname, str(self._directories.base)))
         if created is not None:
             log.info("made volume %s for claim %s", name, _named(claim))
-            self._events.normal(claim, "ProvisioningSucceeded", f"Volume {name} was made on node {self._node}")
+            self._say(claim, "ProvisioningSucceeded", f"Volume {name} was made on node {self._node}", "Normal")
+
+    def _say(self, about: Object, reason: str, message: str, kind: str = "Warning") -> None:
+        """Send an event; one that the API does not take, as in a namespace that ends, holds up nothing."""
+        try:
+            sender = {"component": claims.PROVISIONER, "host": self._node}
+            events.send(self._kube, about, reason, message, **sender, kind=kind)
+        except ClusterError as error:
+            log.warning("event %s of %s: %s", reason, about["metadata"]["name"], error)
 
     def _fail(self, claim: Object, text: str) -> NoReturn:
-        self._events.warn(claim, "ProvisioningFailed", text)
+        self._say(claim, "ProvisioningFailed", text)
         raise VolumeError(f"claim {_named(claim)}: {text}")
 
     def _send_elsewhere(self, claim: Object) -> None:
@@ -98,7 +105,7 @@ class Provisioner:
         try:
             self._directories.remove(claims.directory(volume, str(self._directories.base)))
         except VolumeError as error:
-            self._events.warn(volume, "VolumeFailedDelete", str(error))
+            self._say(volume, "VolumeFailedDelete", str(error))
             raise VolumeError(f"volume {name}: {error}") from error
         self._kube.delete("v1", VOLUME, name)
         log.info("removed volume %s", name)

@@ -17,7 +17,7 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.ignition.machineconfig import PREFIX
 from lab.release.cluster.kube.apply import apply
 from lab.release.cluster.kube.client import METADATA, Kube, Object
-from lab.release.cluster.kube.conditions import Finding, is_status, operator_status, put, stamp
+from lab.release.cluster.kube.conditions import Finding, operator_status, put
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
 from lab.release.cluster.nodes.probes.table import PROBES
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 #: Seconds between rounds: while nodes are being given their parts; at most, while something is not good; when all is.
 SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
-CALM_SECONDS = 60.0
+CALM_SECONDS = 40.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0
@@ -120,22 +120,6 @@ def pool_status(pool: Object, nodes: list[Object], configs: list[Object], now: d
     }
 
 
-def console_objects(host: str) -> list[Object]:
-    """Return the console's route and where its address is published."""
-    route = {
-        "apiVersion": "route.openshift.io/v1",
-        "kind": "Route",
-        "metadata": {"name": "console", "namespace": "openshift-console", "labels": {"app": "console"}},
-        "spec": {
-            "host": host,
-            "to": {"kind": "Service", "name": "console", "weight": 100},
-            "tls": {"termination": "reencrypt", "insecureEdgeTerminationPolicy": "Redirect"},
-            "wildcardPolicy": "None",
-        },
-    }
-    return [route, config_map("openshift-config-managed", "console-public", {"consoleURL": f"https://{host}"})]
-
-
 class Operators:
     """The loop; `step` is one round, `run` repeats it."""
 
@@ -157,35 +141,19 @@ class Operators:
         if (obj.get("status") or {}) != status:
             self._kube.replace({**obj, "status": dict(status)}, "status")
 
-    def _nodes(self, seen: View) -> None:
-        scheduler = self._kube.get(CONFIG, "Scheduler", "cluster") or {"spec": {}}
-        schedulable = bool(scheduler["spec"].get("mastersSchedulable"))
-        for node in seen.nodes:
+    def _roles(self, seen: View) -> None:
+        """Give nodes their roles, which pods wait for that run on workers only."""
+        schedulable = seen.config is not None and seen.config.schedulable_masters
+        for node in seen.nodes if seen.config else ():
             if patch := node_patch(node, schedulable):
                 self._kube.merge_patch({"apiVersion": "v1", "kind": "Node", "metadata": node["metadata"]}, patch)
                 log.info("Node %s was given its role: %s", node["metadata"]["name"], sorted(patch))
+
+    def _pools(self, seen: View) -> None:
         configs = self._kube.list(machineconfig.API, "MachineConfig", accept=METADATA)
         for pool in self._kube.list(machineconfig.API, "MachineConfigPool"):
             full = {"apiVersion": machineconfig.API, "kind": "MachineConfigPool", **pool}
             self._write_status(full, pool_status(pool, seen.nodes, configs, seen.now))
-
-    def _route(self, seen: View, ingress_good: bool) -> None:
-        for obj in console_objects(seen.console_host):
-            apply(self._kube, obj)
-        route = self._kube.get("route.openshift.io/v1", "Route", "console", "openshift-console")
-        old = ((route or {}).get("status") or {}).get("ingress") or []
-        # An admitted route stays admitted when its router stalls: admission is about the route, not its health.
-        if route is None or not ingress_good or (old and is_status(old[0]["conditions"], "Admitted")):
-            return
-        admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": stamp(seen.now)}
-        entry = {
-            "host": seen.console_host,
-            "routerName": "default",
-            "routerCanonicalHostname": f"router-default.{seen.apps_domain}",
-            "conditions": [admitted],
-            "wildcardPolicy": "None",
-        }
-        self._write_status(route, {"ingress": [entry]})
 
     def _scale(self, seen: View) -> bool:
         """Control plane and ingress onto nodes that joined; True while that goes on. A cluster of one needs none."""
@@ -224,12 +192,13 @@ class Operators:
             self._write_status(obj, status)
 
     def step(self) -> dict[str, Finding]:
-        """One round: scaling, then nodes, pools and every operator that exists; the last findings.
+        """One round: nodes' roles and scaling, then pools and every operator that exists; the last findings.
 
         While nodes are being given their parts only each LOOK_SECONDS more than these. Raises ApiError when the API is
         away.
         """
         seen = self._seen = view(self._kube, self._files, self._seen)
+        self._roles(seen)
         self.scaling = self._scale(seen)
         self._static_pod_operators(seen)
         now = time.monotonic()
@@ -239,7 +208,7 @@ class Operators:
         return self._findings
 
     def _look(self, seen: View) -> dict[str, Finding]:
-        self._nodes(seen)
+        self._pools(seen)
         findings: dict[str, Finding] = {}
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
             name = listed["metadata"]["name"]
@@ -269,7 +238,6 @@ class Operators:
             # before the operator is Available: installers read it right after (§5.4)
             ca = (self._files / "router-ca.crt").read_text()
             apply(self._kube, config_map("openshift-config-managed", "default-ingress-cert", {"ca-bundle.crt": ca}))
-        self._route(seen, good)
 
     def run(self, stop: threading.Event) -> None:
         """Repeat rounds until ``stop``; while the API is unreachable, log it and go on."""

@@ -107,6 +107,7 @@ def test_the_clusters_values_are_those_of_its_configuration():
         "APIInternalHost": "api-int.c.example.test",
         "AppsDomain": "apps.elsewhere.test",
         "ClusterNetworks": "fd01::/48,10.128.0.0/14",
+        "ConsoleReplicas": "1",
         "DNSAddress": "fd02::a",
         "DualStack": "true",
         "PodNetworks": "fd01::/48,10.128.0.0/14",

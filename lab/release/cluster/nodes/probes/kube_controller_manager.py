@@ -17,7 +17,7 @@ NAMESPACE = "openshift-kube-controller-manager"
 CANARY = "controller-canary"
 ASKED = "node0.openshift.io/asked"
 #: Seconds between two changes, and those that the controller has for each.
-ASK_SECONDS, ANSWER_SECONDS = 55, 30
+ASK_SECONDS, ANSWER_SECONDS = 35, 30
 
 
 def canary_patch(now: dt.datetime, canary: Object) -> Object:

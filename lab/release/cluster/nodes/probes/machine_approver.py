@@ -12,8 +12,8 @@ from lab.release.cluster.kube.lease import parse_time
 from lab.release.cluster.nodes.probes.view import View, condition, masters_without
 
 #: Seconds after which a pending CSR counts as overlooked, and an approver as idle that has not looked at any.
-CSR_SECONDS = 90
-IDLE_SECONDS = 150
+CSR_SECONDS = 60
+IDLE_SECONDS = 80
 
 
 def pending(csrs: list[Object], now: dt.datetime) -> list[str]:

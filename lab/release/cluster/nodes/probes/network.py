@@ -54,7 +54,7 @@ def unreached(answer: str, pods: Mapping[str, str], services: Sequence[str]) -> 
             bad.append(f"pod {name} of node {node} ({text.removeprefix('- ')})")
     for name in services:
         text = seen.get(name, "- no answer")
-        if text not in pods.values():
+        if not text or text.startswith("-"):
             bad.append(f"Service address {name} ({text.removeprefix('- ')})")
     return bad
 
@@ -68,7 +68,7 @@ def network(view: View) -> Finding:
     }
     missing = (view.config.nodes if view.config else 1) - len(view.nodes)
     if missing > 0:
-        return Finding(False, f"{missing} nodes have not joined", "NodesNotReady")
+        return Finding(False, f"{missing} nodes have not joined", "NodesNotReady", "Degraded")
     twice = taken_twice(view.nodes)
     lacking, fit = {}, []
     for node in view.nodes:
@@ -82,7 +82,9 @@ def network(view: View) -> Finding:
     if lacking:
         texts = (f"node {name}: {'; '.join(reasons)}" for name, reasons in sorted(lacking.items()))
         reason = "PodsNotReached" if found else "NodesNotReady"
-        return Finding(False, "; ".join(texts), reason, condition(view, view.nodes, lacking))
+        # a network taken twice is no node that starts
+        changed = "Degraded" if twice else condition(view, view.nodes, lacking)
+        return Finding(False, "; ".join(texts), reason, changed)
     looked = (
         f"On {len(fit)} nodes a pod reached the pod of every node and Service address {', '.join(services)} "
         f"(GET :{PORT}/cgi-bin/reach), and kube-proxy is in step (GET :10256/healthz)"

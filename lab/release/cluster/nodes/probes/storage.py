@@ -17,7 +17,7 @@ SERVED_BY = "openshift-cluster-network"
 #: Seconds: how old a node's bound claim may be before the next one is made; within which that one must be bound.
 CHECK_SECONDS = 600
 BIND_SECONDS = 60
-LABEL = "storage.node0/node"
+LABEL = "storage.node0.example/node"
 #: A field of a label is shorter than a node's name may be.
 _SHORT = 12
 

@@ -23,6 +23,8 @@ from lab.release.cluster.kube.lease import parse_time
 SECONDS = 20.0
 #: For how long a node that has joined may be starting, as for a DaemonSet that awaits it (reference/cluster.md §5.5).
 STARTING_SECONDS = 600.0
+#: The label of nodes that run users' pods.
+WORKER = "node-role.kubernetes.io/worker"
 #: What the pods are called that teach nodes to fence each other, before the node's name.
 SETUP = "tnf-setup-"
 
@@ -42,8 +44,8 @@ class View:
 
     @property
     def routers(self) -> list[Object]:
-        """Nodes that answer for *.apps: the workers, or the control plane nodes when there are none."""
-        return [n for n in self.nodes if machineconfig.role_of(n) == "worker"] or self.masters
+        """Nodes that answer for *.apps: the workers, control plane nodes among them where they are workers too."""
+        return [n for n in self.nodes if WORKER in (n["metadata"].get("labels") or {})]
 
     @property
     def missing_masters(self) -> int:
@@ -78,6 +80,11 @@ class View:
     def console_host(self) -> str:
         """The console's host name."""
         return f"console-openshift-console.{self.apps_domain}"
+
+    @property
+    def canary_host(self) -> str:
+        """The host name of the Route by which the routers are probed."""
+        return f"canary-openshift-ingress-canary.{self.apps_domain}"
 
 
 def addresses(node: Object) -> list[str]:
@@ -134,18 +141,17 @@ def get(url: str, verify: Path | bool, cert: tuple[str, str] | None = None, *, p
 
 @contextmanager
 def localhost_at(
-    ip: str, port: int, ca_file: Path | str, cert: tuple[str, str] | None = None
+    ip: str, port: int, ca_file: Path | str, cert: tuple[str, str] | None = None, *, name: str = "localhost"
 ) -> Iterator[HTTPConnection]:
-    """Provide a connection to a server at an address, which shows the certificate for `localhost` when asked for that
-    name."""
+    """Provide a connection to a server at an address, which shows the certificate for ``name`` when asked for it."""
     context = ssl.create_default_context(cafile=ca_file)
     if cert is not None:
         context.load_cert_chain(*cert)
     with (
         socket.create_connection((ip, port), timeout=SECONDS) as plain,
-        context.wrap_socket(plain, server_hostname="localhost") as secure,
+        context.wrap_socket(plain, server_hostname=name) as secure,
     ):
-        connection = HTTPConnection("localhost", timeout=SECONDS)
+        connection = HTTPConnection(name, timeout=SECONDS)
         connection.sock = secure
         yield connection
 

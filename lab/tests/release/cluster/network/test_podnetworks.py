@@ -113,8 +113,9 @@ class Cluster:
         kept = [each for each in conditions["conditions"] if each["type"] != wanted["type"]]
         conditions["conditions"] = [*kept, wanted]
 
-    def create(self, obj: dict[str, Any]) -> None:
+    def create(self, obj: dict[str, Any]) -> dict[str, Any]:
         self.events.append(obj)
+        return obj
 
 
 def test_the_condition_and_the_event_come_once_and_the_condition_goes() -> None:

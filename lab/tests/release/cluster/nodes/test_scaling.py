@@ -206,17 +206,11 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     assert probe(seen).condition == "Available", "no majority, no read"
 
 
-def test_a_worker_gets_router_and_console_and_no_key_of_the_control_plane(world):
+def test_a_worker_gets_no_static_pod(world):
     operator, api, _, ips = world
     until(lambda: _members(operator))
-    until(lambda: step(operator, view(api, [node("w0", ips[1], "worker")])))
-    [pod] = api.pods()
-    sources = [
-        s["secret"]["name"] for v in pod["spec"]["volumes"] if "projected" in v for s in v["projected"]["sources"]
-    ]
-    assert sources == [scaling.INGRESS]
-    manifests = api.get("", "ConfigMap", "static-pods-w0", installerpod.NAMESPACE)["data"]
-    assert sorted(manifests) == ["0-operators_console.yaml", "0-operators_router-default.yaml"]
+    step(operator, view(api, [node("w0", ips[1], "worker")]))
+    assert not api.pods()
 
 
 def test_an_arbiter_gets_a_member_of_etcd_and_no_key_of_the_control_plane(world, signer):
@@ -317,7 +311,7 @@ def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch,
 def test_a_node_with_one_cpu_admits_its_control_plane_and_the_installer():
     """A pod that asks for more than is left is refused by the kubelet, or pushes the installer out."""
     stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", peers="a=b")
-    pods = [pod for stage in stages for pod in stage.pods] + [*staticpods.ingress(), staticpods.keepalived()]
+    pods = [pod for stage in stages for pod in stage.pods] + [staticpods.keepalived()]
     asked = {pod.name: int(pod.cpu.removesuffix("m")) for pod in pods}
     installer = installerpod.installer_pod("m1", "image", [])["spec"]["containers"][0]["resources"]["requests"]["cpu"]
     assert sum(asked.values()) + int(installer.removesuffix("m")) <= 1000

@@ -9,7 +9,7 @@ import pytest
 
 from lab.release.cluster.storage import claims, volumes
 from lab.release.cluster.storage.directories import Directories
-from lab.testing.volumeapi import VolumeApi, claim, storage_class
+from lab.testing.volumeapi import VolumeApi, claim, messages, storage_class
 
 
 class Node:
@@ -88,7 +88,7 @@ def test_a_refusal_is_told_and_counted_and_tried_again(
     listed = api.list("v1", "PersistentVolumeClaim")
     for _ in range(3):
         a.provisioner.step(listed)
-    [message] = api.events("ProvisioningFailed")
+    [message] = messages(api, "ProvisioningFailed")
     assert message.startswith("accessModes: ReadWriteMany: must be ReadWriteOnce")
     [event] = api.list("v1", "Event")
     assert event["count"] == 1
@@ -106,7 +106,7 @@ def test_a_claim_that_is_larger_than_the_disks_free_space_goes_elsewhere(
     a, _ = nodes
     api.create(claim(resources={"requests": {"storage": "1Ei"}}))
     assert a.step() == []
-    [message] = api.events("ProvisioningFailed")
+    [message] = messages(api, "ProvisioningFailed")
     assert message.startswith("resources.requests.storage: 1Ei: ")
     assert message.endswith(f"Gi are free below {a.base} of node a")
     [waiting] = api.list("v1", "PersistentVolumeClaim")
@@ -127,5 +127,5 @@ def test_a_volume_by_another_hand_removes_nothing(api: VolumeApi, nodes: tuple[N
     forged["status"] = {"phase": "Released"}
     assert a.step() == [name]
     assert victim.exists()
-    [message] = api.events("VolumeFailedDelete")
+    [message] = messages(api, "VolumeFailedDelete")
     assert "must be pvc- and the claim's UID: nothing is removed" in message
