@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ssl
 from pathlib import Path
 
 from installer import logs
@@ -63,6 +64,11 @@ def _run(args: argparse.Namespace) -> int:
                 listening(getattr(args, option), f"--{option}", is_for_hosts=is_certain)
             except ConfigError as error:
                 problems.append(str(error))
+    if args.bmc_ca:
+        try:
+            ssl.create_default_context(cafile=args.bmc_ca)
+        except OSError as error:
+            problems.append(f"--bmc-ca {args.bmc_ca}: no certificates can be read: {error.strerror or error}")
     if problems:
         raise ConfigError("\n".join(problems))
     metrics, webhook = (
@@ -81,4 +87,4 @@ def _run(args: argparse.Namespace) -> int:
         service = operator.OwnService(directory.absolute() / "service", args.listen)
     logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s", logs.LEVELS[args.log_level])
     with locked(directory):
-        return operator.run(directory, args.kubeconfig, service, metrics=metrics, webhook=webhook)
+        return operator.run(directory, args.kubeconfig, service, metrics=metrics, webhook=webhook, bmc_ca=args.bmc_ca)
