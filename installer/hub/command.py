@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ssl
+from ipaddress import ip_address
 from pathlib import Path
 
 from installer import logs
@@ -56,12 +57,13 @@ def _run(args: argparse.Namespace) -> int:
     else:
         problems += [f"--{name}: only with --service" for name in ("token", "ca") if getattr(args, name)]
         problems += [] if args.listen else ["needs --listen for a service of its own, or --service for a running one"]
-    # The API server asks at the webhook's address, unless it asks a Service of its own cluster.
-    certain = {"listen": True, "metrics": False, "webhook": args.kubeconfig is not None}
-    for option, is_certain in certain.items():
+    for option in ("listen", "metrics", "webhook"):
         if getattr(args, option):
             try:
-                listening(getattr(args, option), f"--{option}", is_for_hosts=is_certain)
+                address, _ = listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
+                # In a cluster the API server asks its Service.
+                if option == "webhook" and args.kubeconfig and ip_address(address).is_unspecified:
+                    problems.append(f"--webhook {args.webhook}: must be the address at which the API server asks")
             except ConfigError as error:
                 problems.append(str(error))
     if args.bmc_ca:
