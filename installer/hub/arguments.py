@@ -55,6 +55,12 @@ def add_commands(parent: Any, add: Add) -> None:
     run.add_argument("--ca", type=Path, metavar="FILE", help="with --service: its tls/ca.crt (default: the system's)")
     run.add_argument("--metrics", metavar="ADDRESS:PORT", help="serve metrics at http://ADDRESS:PORT/metrics")
     run.add_argument(
+        "--bmc-ca",
+        type=Path,
+        metavar="FILE",
+        help="certificates of the authorities that have signed those of BMCs (default: the system's)",
+    )
+    run.add_argument(
         "--webhook",
         metavar="ADDRESS:PORT",
         help="have the API server ask here what it may store, so that what is wrong is refused at once; an address "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ssl
+from ipaddress import ip_address
 from pathlib import Path
 
 from installer import logs
@@ -55,14 +57,20 @@ def _run(args: argparse.Namespace) -> int:
     else:
         problems += [f"--{name}: only with --service" for name in ("token", "ca") if getattr(args, name)]
         problems += [] if args.listen else ["needs --listen for a service of its own, or --service for a running one"]
-    # The API server asks at the webhook's address, unless it asks a Service of its own cluster.
-    certain = {"listen": True, "metrics": False, "webhook": args.kubeconfig is not None}
-    for option, is_certain in certain.items():
+    for option in ("listen", "metrics", "webhook"):
         if getattr(args, option):
             try:
-                listening(getattr(args, option), f"--{option}", is_for_hosts=is_certain)
+                address, _ = listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
+                # In a cluster the API server asks its Service.
+                if option == "webhook" and args.kubeconfig and ip_address(address).is_unspecified:
+                    problems.append(f"--webhook {args.webhook}: must be the address at which the API server asks")
             except ConfigError as error:
                 problems.append(str(error))
+    if args.bmc_ca:
+        try:
+            ssl.create_default_context(cafile=args.bmc_ca)
+        except OSError as error:
+            problems.append(f"--bmc-ca {args.bmc_ca}: no certificates can be read: {error.strerror or error}")
     if problems:
         raise ConfigError("\n".join(problems))
     metrics, webhook = (
@@ -81,4 +89,4 @@ def _run(args: argparse.Namespace) -> int:
         service = operator.OwnService(directory.absolute() / "service", args.listen)
     logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s", logs.LEVELS[args.log_level])
     with locked(directory):
-        return operator.run(directory, args.kubeconfig, service, metrics=metrics, webhook=webhook)
+        return operator.run(directory, args.kubeconfig, service, metrics=metrics, webhook=webhook, bmc_ca=args.bmc_ca)

@@ -16,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from installer.assisted.auth import Scheme
@@ -26,7 +27,7 @@ from installer.files import write_whole
 from installer.hub.admission.webhook import Authorities, Place, Registrar
 from installer.hub.admission.webhook import served as webhook_served
 from installer.hub.controllers.agent import AgentController
-from installer.hub.controllers.bmh import BareMetalHostController
+from installer.hub.controllers.bmh import BareMetalHostController, redfish_machine
 from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
@@ -159,11 +160,17 @@ def run(
     *,
     metrics: tuple[str, int] | None = None,
     webhook: tuple[str, int] | None = None,
+    bmc_ca: Path | None = None,
 ) -> int:
-    """Run until SIGTERM or SIGINT; ``metrics`` and ``webhook``: address and port to serve them at.
+    """Run until SIGTERM or SIGINT; ``metrics`` and ``webhook``: address and port to serve them at; ``bmc_ca``: the
+    authorities of BMCs' certificates, in place of the system's.
 
     Raises InstallerError for what cannot be used.
     """
+    machines = partial(redfish_machine, authorities=str(bmc_ca or ""))
+    controllers = [
+        partial(make, machines=machines) if make is BareMetalHostController else make for make in CONTROLLERS
+    ]
     namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
     lease_api = Api.connect(kubeconfig)  # a kubeconfig that is none is refused before anything is started
     name = identity(directory)
@@ -181,7 +188,7 @@ def run(
                 place = Place(*webhook, service_namespace="" if kubeconfig else namespace)
                 serving.enter_context(_asked(place, lease_api, leader, stop))
             settings = ServiceConfigController(manager.hub, access.mirror, namespace)
-            manager.run([settings, *(make(manager.hub) for make in CONTROLLERS)], stop)
+            manager.run([settings, *(make(manager.hub) for make in controllers)], stop)
     log.info("ended")
     return 0
 

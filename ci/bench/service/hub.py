@@ -18,17 +18,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ci.bench.measure import TICK, table
-from installer.hub.conditions import condition
-from installer.hub.kube.api import Api
-from installer.hub.kube.kinds import AGENT, AGENT_CLUSTER_INSTALL, INFRA_ENV, NAMESPACE, Key, uid_of
-from installer.testing.hub.world_kit import NAMESPACE as SITE
-from installer.testing.hub.world_kit import VERSION, cluster_objects
-from installer.testing.service.service_kit import Standalone, standalone
+from installer.testing.hub.swarm_kit import Clusters
+from installer.testing.hub.world_kit import VERSION
+from installer.testing.service.service_kit import standalone
 from lab.host.namespaces import CLONE_NEWNET, setns
 from lab.testing.hub import LoopbackHub, loopback_hub
 from lab.waiting import wait_until
 
-CLUSTER_SIZE, MASTERS = 10, 3
+CLUSTER_SIZE = 10
 # Deadline of each phase; until the operator serves metrics (s).
 LONGEST, START_SECONDS = 900.0, 60.0
 # The operator is at rest when it has written nothing for so long, and is then watched for so long (s).
@@ -93,20 +90,6 @@ def _running(*words: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(60)
 
 
-def _apply(api: Api, service: Standalone, names: list[str]) -> None:
-    api.create(NAMESPACE, NAMESPACE.new(Key("", SITE)))
-    for name in names:
-        for kind, obj in cluster_objects(name, service.releases[VERSION], service.pull_secret, MASTERS):
-            if kind is AGENT_CLUSTER_INSTALL:
-                obj["spec"]["provisionRequirements"]["workerAgents"] = CLUSTER_SIZE - MASTERS
-                obj["spec"]["holdInstallation"] = True
-            api.create(kind, obj)
-
-
-def _bound(api: Api) -> int:
-    return sum(condition(agent, "Bound").get("status") == "True" for agent in api.list(AGENT)[0])
-
-
 def _timed(what: str, done: Callable[[], bool], seen: Callable[[], object]) -> float:
     began = time.monotonic()
     wait_until(done, LONGEST, what, seen, poll=2)
@@ -116,7 +99,7 @@ def _timed(what: str, done: Callable[[], bool], seen: Callable[[], object]) -> f
 def measure(hub: LoopbackHub, work: Path, hosts: int) -> list[tuple[str, str]]:
     """Return the figures, seen from within the hub's network."""
     subprocess.run([*_NODE0, "hub", "install", "--kubeconfig", str(hub.kubeconfig)], check=True, capture_output=True)
-    names = [f"edge-{number}" for number in range(-(-hosts // CLUSTER_SIZE))]
+    count = -(-hosts // CLUSTER_SIZE)
     kubeconfig = ("--kubeconfig", str(hub.kubeconfig))
     own = ("--metrics", f"127.0.0.1:{_METRICS}", "--webhook", f"127.0.0.1:{_WEBHOOK}")
     (work / "place").mkdir()
@@ -124,26 +107,16 @@ def measure(hub: LoopbackHub, work: Path, hosts: int) -> list[tuple[str, str]]:
         access = ("--service", f"{service.url}/", "--token", str(service.dir / "auth/user-token"))
         run = ("hub", "run", *kubeconfig, "--dir", str(work / "operator"), *access, "--ca", str(service.ca), *own)
         with _running(*run, log=work / "operator.log") as process:
-            operator, api = Operator(process.pid), Api.connect(hub.kubeconfig)
+            operator, clusters = Operator(process.pid), Clusters(hub.kubeconfig, count, CLUSTER_SIZE)
             wait_until(operator.metrics, START_SECONDS, "the operator's metrics", poll=1)
             began = time.monotonic()
-            _apply(api, service, names)
-
-            def images() -> int:
-                return sum(bool((env.get("status") or {}).get("isoDownloadURL")) for env in api.list(INFRA_ENV)[0])
-
-            imaged = _timed("an image for each cluster", lambda: images() == len(names), images)
-            ids = [word for env in api.list(INFRA_ENV)[0] for word in ("--infra-env-id", uid_of(env))]
-            agent = (
-                "--url",
-                f"{service.url}/",
-                "--ca",
-                str(service.ca),
-                "--token",
-                str(service.dir / "auth/agent-token"),
-            )
+            clusters.apply(service)
+            imaged = _timed("images", lambda: len(clusters.infra_envs()) == count, clusters.infra_envs)
+            ids = [word for identity in clusters.infra_envs() for word in ("--infra-env-id", identity)]
+            agent = ["--url", f"{service.url}/", "--ca", str(service.ca)]
+            agent += ["--token", str(service.dir / "auth/agent-token")]
             with _running("swarm", str(hosts), *agent, *ids, "--seconds", str(2 * LONGEST), log=work / "swarm.log"):
-                bound = _timed("all Agents to be bound", lambda: _bound(api) == hosts, lambda: _bound(api))
+                bound = _timed("all Agents to be bound", lambda: clusters.bound() == hosts, clusters.bound)
                 settled = _settled(operator)
                 busy, used = time.monotonic() - began, operator.cpu()
                 before = operator.requests()

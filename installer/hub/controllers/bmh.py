@@ -57,10 +57,12 @@ _BY_MAC = "mac"
 Machines = Callable[[Json, Account], Provisioner]
 
 
-def redfish_machine(bmh: Json, account: Account) -> Provisioner:
-    """Return the machine behind a host's BMC."""
+def redfish_machine(bmh: Json, account: Account, authorities: str = "") -> Provisioner:
+    """Return the machine behind a host's BMC; ``authorities``: the file of those that may have signed its certificate,
+    empty for the system's."""
     bmc = spec_of(bmh)["bmc"]
-    verify, mode = not bmc.get("disableCertificateVerification"), spec_of(bmh).get("bootMode") or ""
+    verify: bool | str = False if bmc.get("disableCertificateVerification") else authorities or True
+    mode = spec_of(bmh).get("bootMode") or ""
     return RedfishMachine(parse(bmc["address"]), account, verify=verify, boot_mode=mode)
 
 

@@ -7,9 +7,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from installer.common import certificates
 from installer.hub.baremetal.address import parse
 from installer.hub.baremetal.provisioner import Account, Busy, Done, Failed, Power
 from installer.hub.baremetal.redfish import RedfishMachine
+from installer.hub.controllers.bmh import redfish_machine
 from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
 from installer.testing.service.rendezvous_kit import free_port
 
@@ -60,6 +62,18 @@ def test_a_machine_from_its_registration_to_its_end(bmc, iso):
     assert finished(machine.deprovision)[0] == Done(powered=False)
     assert finished(lambda: machine.power(Power.SHUT_DOWN))[0].powered is False
     assert machine.delete() == Done()
+
+
+def test_an_authority_of_ones_own_is_known_unless_nothing_is_verified(bmc, tmp_path):
+    other = tmp_path / "other.crt"
+    other.write_text(certificates.authority("other").certificate)
+
+    def registered(authorities, **members):
+        bmh = {"spec": {"bmc": {"address": bmc.address, **members}}}
+        return isinstance(redfish_machine(bmh, Account(USER, PASSWORD), authorities).register(), Done)
+
+    assert [registered(file) for file in (bmc.ca, str(other), "")] == [True, False, False]
+    assert registered(str(other), disableCertificateVerification=True)
 
 
 def test_refusals_say_why_and_hold_no_secret(bmc, caplog):
