@@ -102,14 +102,16 @@ class Controller:
 
     def step(self, state: State) -> None:
         """Bring haproxy to this state, and say so in the objects' statuses. Raises ApiError."""
+        before = self.problem
         self._problem_of_certificate(state.secrets)
         result = plan(state, self._domain)
         if self._certificate:
             try:
                 self._bring(result, state)
             except HaproxyError as error:
-                log.error("%s", error)
                 self.problem = str(error)
+        if self.problem and self.problem != before:
+            log.warning("%s", self.problem)
         self._report(result, state)
 
     def _problem_of_certificate(self, secrets: Objects) -> None:
