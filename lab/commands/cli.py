@@ -21,6 +21,7 @@ from lab import topology
 from lab.bmcs.profile import profile
 from lab.cleanup import finish
 from lab.commands import access, completion, interrupts, liveview, places
+from lab.commands import conformance as conformance_command
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import BMCS, KINDS
@@ -120,6 +121,10 @@ def parser() -> argparse.ArgumentParser:
     kubectl = command("kubectl", _kubectl, "run kubectl against the cluster that was deployed in a lab, or its hub")
     kubectl.add_argument("--hub", action="store_true", help="the lab's hub, also where there is a cluster")
     kubectl.add_argument("words", nargs=argparse.REMAINDER, metavar="...", help="kubectl's arguments")
+    conformance = command(
+        "conformance", _conformance, "run Kubernetes' own conformance suite against the cluster of a lab"
+    )
+    conformance_command.add_arguments(conformance)
     shot = command("shot", _shot, "take a picture of a virtual machine's screen")
     shot.add_argument("node", metavar="NODE", help=node)
     shot.add_argument("file", type=Path, metavar="FILE", help="PNG file to write")
@@ -137,7 +142,7 @@ def parser() -> argparse.ArgumentParser:
     fault = command("fault", _fault, "break a running lab, and mend it")
     fault_command.add_arguments(fault, _add_lab)
     command("gc", _gc, "remove what crashed labs left behind")
-    for sub in (ssh, execute, console, opened, kubectl, shot, collect, down):
+    for sub in (ssh, execute, console, opened, kubectl, conformance, shot, collect, down):
         _add_lab(sub)
     completed = command(
         "completion",
@@ -423,6 +428,10 @@ def _kubectl(arguments: argparse.Namespace) -> int:
         print("node0-lab: the cluster is not installed yet: its API may not answer", file=sys.stderr)
     words = ["kubectl", f"--kubeconfig={config}", *_words(arguments)]
     return _replace(enter_argv(record.init, words, cwd=os.getcwd()))
+
+
+def _conformance(arguments: argparse.Namespace) -> int:
+    return conformance_command.run(arguments, None if arguments.list else _entered(arguments))
 
 
 def _shot(arguments: argparse.Namespace) -> int:

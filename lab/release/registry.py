@@ -74,14 +74,14 @@ class RegistryConfig:
         return [progress.need("docker-registry", "docker-registry"), "serve", str(path)]
 
 
-def tags_folder(storage: Path) -> Path:
-    """Return the folder of our repository's tags in docker-registry's storage directory, a folder each."""
-    return storage / "docker" / "registry" / "v2" / "repositories" / REPOSITORY / "_manifests" / "tags"
+def tags_folder(storage: Path, repository: str = REPOSITORY) -> Path:
+    """Return the folder of a repository's tags in docker-registry's storage directory, a folder each."""
+    return storage / "docker" / "registry" / "v2" / "repositories" / repository / "_manifests" / "tags"
 
 
-def has_manifest(storage: Path, digest: str, tag: str) -> bool:
+def has_manifest(storage: Path, digest: str, tag: str, repository: str = REPOSITORY) -> bool:
     """Return whether a storage directory holds a manifest under a tag, by docker-registry's own file layout."""
-    tags = tags_folder(storage)
+    tags = tags_folder(storage, repository)
     current = tags / tag / "current" / "link"
     kind, _, value = digest.partition(":")
     revision = tags.parent / "revisions" / kind / value / "link"
@@ -144,7 +144,7 @@ def _wait_ready(address: str, child: subprocess.Popen[bytes], log: Path) -> None
     raise RegistryFailed(f"docker-registry on {address} did not answer /v2/ in {START_SECONDS:.0f}s, last: {last}")
 
 
-def push(layout: Path, tag: str, address: str, *, remote_tag: str, log: Path) -> None:
+def push(layout: Path, tag: str, address: str, *, remote_tag: str, log: Path, repository: str = REPOSITORY) -> None:
     """Copy one image of an OCI layout into the registry at ``address``; the digest stays what it is."""
     argv = [
         progress.need("skopeo", "skopeo"),
@@ -154,6 +154,6 @@ def push(layout: Path, tag: str, address: str, *, remote_tag: str, log: Path) ->
         "--preserve-digests",
         "--dest-tls-verify=false",
         f"oci:{layout}:{tag}",
-        f"docker://{address}/{REPOSITORY}:{remote_tag}",
+        f"docker://{address}/{repository}:{remote_tag}",
     ]
     progress.run(argv, label=f"push {tag}", log=log)

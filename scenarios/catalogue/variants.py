@@ -101,6 +101,11 @@ def _minimum(topology: Topology) -> Topology:
     return each(topology, lambda _, node: msgspec.structs.replace(node, **least))
 
 
+def _two_vcpus(topology: Topology) -> Topology:
+    """Every machine has two processors: a container may ask for more than one."""
+    return each(topology, lambda _, node: msgspec.structs.replace(node, vcpu=2))
+
+
 def _node0_alone(topology: Topology) -> Topology:
     """Give little memory to the other machines, which are never powered on."""
     return each(topology, lambda i, node: msgspec.structs.replace(node, memory_mib=256) if i else node)
@@ -357,6 +362,7 @@ VARIANTS = FEATURES | {
     "mac_identifier": Variant(agent_config=_mac_identifier, addressing=("static",)),
     "large_manifests": Variant(files=_large_manifests),
     "node0_alone": Variant(machines=_node0_alone),
+    "two_vcpus": Variant(machines=_two_vcpus),
     # These differ only in what the test does to the lab; the name keeps their evidence apart.
     "agent_only": Variant(),
     "power_cut": Variant(),

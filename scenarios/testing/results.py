@@ -14,6 +14,8 @@ from lab.evidence.summary import publish
 from scenarios.catalogue.scheduling import unit_of
 
 _MESSAGE_LINES = 5
+#: The property of a test that has the outcomes of what it ran, as entries like those of tests.
+WITHIN = "within"
 
 
 class Results:
@@ -33,6 +35,8 @@ class Results:
         if report.failed:
             entry["message"] = void or "\n".join(str(report.longrepr).strip().splitlines()[-_MESSAGE_LINES:])
         self._seen.setdefault(unit, {})[f"{name} {report.when}" if report.when != "call" else name] = entry
+        for within in dict(report.user_properties).get(WITHIN, ()):
+            self._seen[unit][f"{name} {within['name']}"] = within
         folder = self._artifacts / unit
         # Another run's evidence may lie there, if this one's lab was refused.
         if (mark := str(getattr(report, "mark", ""))) and mark_of(folder) == mark:

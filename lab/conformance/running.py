@@ -1,0 +1,214 @@
+"""A run of the suite in a lab: ginkgo and its processes in the lab's network, watched line by line."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lab.conformance import images, results
+from lab.conformance.results import Result
+from lab.conformance.suite import Plan, Programs, event_of
+from lab.host.namespaces import enter_argv
+from lab.host.process import clean_environment, end_group
+from lab.lab import Lab
+
+#: Processes side by side: the specs wait most of their time.
+PARALLEL = 8
+MINUTES = 120
+#: How long ginkgo gets to end after its deadline.
+_GRACE = 30.0
+_CLEANING_SECONDS = 60
+_TAIL = 20
+_PROCESS = re.compile(r"\[(\d+)\] (.*)")
+_RUN_ID = re.compile(r'Starting e2e run "([0-9a-f-]{36})"')
+_FAIL = re.compile(r"(?:FAIL|INFO: Unexpected error occurred): (.*)")
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Progress:
+    """What the processes of a run have said so far: `tell` gets a line for each spec that ends, and failures at once.
+
+    The number of each spec counts on from `done`, of `total`.
+    """
+
+    total: int
+    tell: Tell
+    done: int = 0
+    began: float = field(default_factory=time.monotonic)
+    run_ids: set[str] = field(default_factory=set)
+    _failing: set[str] = field(default_factory=set)
+
+    def feed(self, line: str) -> None:
+        """Take a line of ginkgo's stream, which begins with the number of the process that wrote it."""
+        match = _PROCESS.match(line)
+        process, text = match.groups() if match else ("", line)
+        if event := event_of(text):
+            name, passed = event
+            self.done += 1
+            self._failing.discard(process)
+            if not passed:
+                self._failing.add(process)
+            seconds = time.monotonic() - self.began
+            clock = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+            self.tell(f"[{clock}] {self.done}/{self.total} {'passed' if passed else 'FAILED'} {name}")
+        elif process in self._failing and (why := _FAIL.search(text)):
+            self._failing.discard(process)
+            self.tell(f"        {why[1]}")
+        elif found := _RUN_ID.search(text):
+            self.run_ids.add(found[1])
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the suite is run against: a lab's cluster by its kubeconfig, and how many of its machines are nodes."""
+
+    lab: Lab
+    kubeconfig: Path
+
+    @property
+    def nodes(self) -> int:
+        """The number of the cluster's nodes."""
+        return len(self.lab.topology.nodes)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended: results of all of its plan, when it began, and how long it took in seconds."""
+
+    results: Sequence[Result]
+    began: datetime
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        """Return whether all that was to be run has passed."""
+        return results.ok(self.results)
+
+    @property
+    def line(self) -> str:
+        """The summary."""
+        return results.line(self.results, self.seconds)
+
+
+def focus_of(names: Sequence[str]) -> str:
+    """Return the regular expression (Go's) that fits just these specs, after the suite's own name."""
+    return f"^Kubernetes e2e suite (?:{'|'.join(map(re.escape, names))})$"
+
+
+def arguments(programs: Programs, cluster: Cluster, names: Sequence[str], *, parallel: int, report: Path) -> list[str]:
+    """Return the command that runs these specs, `parallel` at a time; the processes' JUnit files go to `report`."""
+    return [
+        str(programs.ginkgo),
+        f"-nodes={parallel}",
+        # The processes' own lines, as they come, also with one process.
+        "-stream",
+        "-noColor",
+        # Nothing but the deadline of this run ends it.
+        "-timeout=24h",
+        f"-focus={focus_of(names)}",
+        str(programs.e2e),
+        "--",
+        "--provider=skeleton",
+        f"--kubeconfig={cluster.kubeconfig}",
+        f"--kubectl-path={programs.kubectl}",
+        f"--num-nodes={cluster.nodes}",
+        "--non-blocking-taints=node-role.kubernetes.io/master,node-role.kubernetes.io/arbiter",
+        "--disable-log-dump",
+        "--dump-logs-on-failure=false",
+        "--container-runtime=remote",
+        "--node-schedulable-timeout=2m",
+        "--system-pods-startup-timeout=2m",
+        "--system-daemonsets-startup-timeout=1m",
+        f"--report-dir={report}",
+        f"--e2e-output-dir={report}",
+    ]
+
+
+def run(
+    programs: Programs, cluster: Cluster, plan: Plan, *, folder: Path, parallel: int = PARALLEL,
+    minutes: float = MINUTES, tell: Tell,
+) -> Ran:  # fmt: skip
+    """Run a plan's specs, those that bear others first and side by side, for `minutes` at most; write junit.xml.
+
+    `folder` is to be empty or not to exist; the suite's whole output goes into it too. `tell` gets the progress. The
+    cluster's test namespaces are removed where the run did not end by itself.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    repos = folder / "repositories.yaml"
+    repos.write_text(images.repo_list(cluster.lab.layout.registry))
+    began, start = datetime.now(UTC), time.monotonic()
+    deadline = start + 60 * minutes
+    progress = Progress(len(plan.specs), tell)
+    why_not = ""
+    for phase, names, processes in (("parallel", plan.parallel, parallel), ("serial", plan.serial, 1)):
+        if not names or why_not:
+            continue
+        tell(f"{len(names)} specs, {processes} at a time" if processes > 1 else f"{len(names)} specs, one by one")
+        report = folder / phase
+        report.mkdir()
+        argv = arguments(programs, cluster, names, parallel=min(processes, len(names)), report=report)
+        why_not = _run(cluster, argv, progress, log=folder / f"{phase}.log", deadline=deadline, repos=repos)
+        if why_not:
+            tell(why_not)
+            _clean_up(programs, cluster, progress.run_ids)
+    found = results.read(folder.glob("*/junit_*.xml"))
+    ended = results.complete(plan.specs, plan.left_out, found, why_not or "ginkgo did not come to it; see its log")
+    ran = Ran(ended, began, time.monotonic() - start)
+    facts = {"kubernetes": programs.version, "lab": cluster.lab.id, "nodes": str(cluster.nodes)}
+    content = results.junit(ended, began=began, seconds=ran.seconds, facts=facts)
+    (folder / "junit.xml").write_bytes(content)
+    return ran
+
+
+def _run(cluster: Cluster, argv: Sequence[str], progress: Progress, *, log: Path, deadline: float, repos: Path) -> str:
+    """Run one command of ginkgo up to a moment of the monotonic clock; return why it did not come to its end."""
+    environment: Mapping[str, str] = clean_environment({"KUBE_TEST_REPO_LIST": str(repos)})
+    late = threading.Event()
+    with log.open("w", errors="replace") as sink:
+        process = subprocess.Popen(
+            enter_argv(cluster.lab.init, list(argv), cwd=str(log.parent)),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", env=environment, start_new_session=True,
+        )  # fmt: skip
+
+        def stop() -> None:
+            late.set()
+            end_group(process, _GRACE)
+
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), stop)
+        timer.daemon = True
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                sink.write(line)
+                progress.feed(line.rstrip("\n"))
+            process.wait()
+        finally:
+            timer.cancel()
+            end_group(process, 1.0)
+    if late.is_set():
+        return f"the time for the run was over after {progress.done} of {progress.total} specs"
+    # 1: a spec failed. Everything else is ginkgo's own end.
+    if process.returncode not in (0, 1):
+        return f"ginkgo ended with {process.returncode}: {' | '.join(log.read_text().splitlines()[-_TAIL:])}"
+    return ""
+
+
+def _clean_up(programs: Programs, cluster: Cluster, run_ids: set[str]) -> None:
+    """Remove the namespaces of runs that were cut short: nothing else does."""
+    if not run_ids:
+        return
+    label = f"e2e-run in ({', '.join(sorted(run_ids))})"
+    words = ["delete", "namespaces", "-l", label, "--wait=false", f"--kubeconfig={cluster.kubeconfig}"]
+    argv = enter_argv(cluster.lab.init, [str(programs.kubectl), *words])
+    with suppress(subprocess.TimeoutExpired):
+        subprocess.run(argv, env=clean_environment(), timeout=_CLEANING_SECONDS, check=False, capture_output=True)
