@@ -105,14 +105,15 @@ class Controller:
         before = self.problem
         self._problem_of_certificate(state.secrets)
         result = plan(state, self._domain)
-        if self._certificate:
-            try:
+        try:
+            if self._certificate:
                 self._bring(result, state)
-            except HaproxyError as error:
-                self.problem = str(error)
+        except HaproxyError as error:
+            self.problem = str(error)
         if self.problem and self.problem != before:
             log.warning("%s", self.problem)
-        self._report(result, state)
+        if self._applied:
+            self._report(result, state)
 
     def _problem_of_certificate(self, secrets: Objects) -> None:
         """Take over the default certificate; one that cannot be used leaves the one before in force."""
