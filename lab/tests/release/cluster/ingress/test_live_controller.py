@@ -24,6 +24,7 @@ from lab.release.cluster.ingress.controller import Controller
 from lab.release.cluster.ingress.endpoints import Server
 from lab.release.cluster.ingress.health import Health, serve
 from lab.release.cluster.kube.client import Kube, split_kubeconfig
+from lab.release.cluster.kube.conditions import stamp
 from lab.release.cluster.nodes.probes import ingress as probe
 from lab.release.cluster.nodes.probes.view import View
 from lab.testing import router as kit
@@ -313,6 +314,27 @@ def test_the_probe_sees_what_a_router_does_not_do(world: World, tmp_path: Path):
     says("GET :1936/healthz/ready: 500 the controller is not well")
     world.apply(secret("router-certs-default", "openshift-ingress", kit.pair(name)))
     says("")
+    world.kubectl("delete", "route", "canary")
+
+
+def test_a_node_that_starts_makes_nothing_unavailable(world: World, tmp_path: Path):
+    """One router serves; another, on a worker that was added, does not yet."""
+    now = dt.datetime.now(dt.UTC)
+    (tmp_path / "router-ca.crt").write_text(kit.authority().certificate)
+    world.route("canary", host=f"canary-openshift-ingress-canary.{APPS}", tls={"termination": "edge"})
+    served(world, f"https://canary-openshift-ingress-canary.{APPS}{probe.PAGE}")
+
+    def node(name: str, address: str, minutes: int) -> dict[str, Any]:
+        created = stamp(now - dt.timedelta(minutes=minutes))
+        meta = {"name": name, "creationTimestamp": created, "labels": {"node-role.kubernetes.io/worker": ""}}
+        return {"metadata": meta, "status": {"addresses": [{"type": "InternalIP", "address": address}]}}
+
+    old = node("old", "127.0.0.1", 600)
+    for minutes, changed in ((1, "Progressing"), (60, "Degraded")):
+        nodes = [old, node("added", "192.0.2.99", minutes)]
+        found = world.hub.inside(probe.ingress, View(Kube("", "", None), tmp_path, now, nodes, [], "", APPS))
+        assert (found.good, found.condition) == (False, changed)
+        assert found.message.startswith("router of added: GET :1936/healthz/ready: no answer")
     world.kubectl("delete", "route", "canary")
 
 
