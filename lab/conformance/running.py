@@ -26,6 +26,8 @@ MINUTES = 120
 _GRACE = 30.0
 _CLEANING_SECONDS = 60
 _TAIL = 20
+#: The name of the suite and of its outermost container.
+BEFORE = "Kubernetes e2e suite [Top Level] "
 _PROCESS = re.compile(r"\[(\d+)\] (.*)")
 _RUN_ID = re.compile(r'Starting e2e run "([0-9a-f-]{36})"')
 _FAIL = re.compile(r"(?:FAIL|INFO: Unexpected error occurred): (.*)")
@@ -99,8 +101,8 @@ class Ran:
 
 
 def focus_of(names: Sequence[str]) -> str:
-    """Return the regular expression (Go's) that fits just these specs, after the suite's own name."""
-    return f"^Kubernetes e2e suite (?:{'|'.join(map(re.escape, names))})$"
+    """Return the regular expression (Go's) that fits just these specs, after what ginkgo puts before all names."""
+    return f"^{re.escape(BEFORE)}(?:{'|'.join(map(re.escape, names))})$"
 
 
 def arguments(programs: Programs, cluster: Cluster, names: Sequence[str], *, parallel: int, report: Path) -> list[str]:
