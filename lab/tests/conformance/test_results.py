@@ -29,6 +29,7 @@ def test_results_of_several_processes_are_one(tmp_path: Path) -> None:
         '<testsuite><testcase name="c" time="3"/><testcase name="a"><skipped/></testcase></testsuite>'
     )
     (tmp_path / "junit_03.xml").write_text(THEIRS[:300])
+    (tmp_path / "junit_04.xml").write_text(THEIRS.replace("no endpoint", "the first process failed"))
     found = results.read(tmp_path.iterdir())
     assert found["a"] == Result("a", "passed", 1.5)
     assert found["c"] == Result("c", "passed", 3.0)
@@ -41,6 +42,7 @@ def test_what_has_no_result_was_not_run_and_a_suites_own_failure_counts() -> Non
     assert [(r.spec, r.outcome) for r in ended] == [
         ("a", "passed"), ("b", "not run"), ("BeforeSuite", "failed"), ("c", "left out"),
     ]  # fmt: skip
+    assert [*results.red(ended)] == ["failed: BeforeSuite: no nodes", "not run: 1 specs: the time was over"]
     assert not results.ok(ended)
     assert not results.ok(ended[3:])
     assert results.ok([ended[0], ended[3]])
