@@ -15,6 +15,9 @@ from xml.etree.ElementTree import Element, ParseError, SubElement
 Outcome = Literal["passed", "failed", "left out", "not run"]
 SUITE = "conformance"
 #: Characters that XML cannot hold, not even escaped.
+#: What the suite prints around an error, and the time before it.
+_UNEXPECTED = "Unexpected error:"
+_STAMP = re.compile(r"^[A-Z][a-z]{2} +\d+ [\d:.]+: ")
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -74,14 +77,18 @@ def complete(
 
 def red(results: Sequence[Result]) -> Iterator[str]:
     """Yield a line for each spec that failed, and one for all that were not run for the same reason."""
-    yield from (f"failed: {r.spec}: {first(r.message)}" for r in results if r.outcome == "failed")
+    yield from (f"failed: {r.spec}: {gist(r.message)}" for r in results if r.outcome == "failed")
     reasons = Counter(r.message for r in results if r.outcome == "not run")
-    yield from (f"not run: {number} specs: {first(reason)}" for reason, number in reasons.items())
+    yield from (f"not run: {number} specs: {gist(reason)}" for reason, number in reasons.items())
 
 
-def first(text: str) -> str:
-    """Return a text's first line."""
-    return text.partition("\n")[0]
+def gist(text: str) -> str:
+    """Return a failure's text in one line: of an error that the suite prints as Go has it, its words alone."""
+    lines = [_STAMP.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    if _UNEXPECTED in lines and "occurred" in lines:
+        place, end = lines.index(_UNEXPECTED), lines.index("occurred")
+        lines = [*lines[:place], lines[end - 1]]
+    return ": ".join(lines[:2])
 
 
 def counts(results: Iterable[Result]) -> Counter[Outcome]:
@@ -123,7 +130,7 @@ def junit(results: Sequence[Result], *, began: datetime, seconds: float, facts: 
     for result in results:
         case = SubElement(suite, "testcase", classname=SUITE, name=_clean(result.spec), time=f"{result.seconds:.3f}")
         if element := elements.get(result.outcome):
-            SubElement(case, element, message=_clean(first(result.message))).text = _clean(result.message)
+            SubElement(case, element, message=_clean(gist(result.message))).text = _clean(result.message)
         if result.output:
             SubElement(case, "system-out").text = _clean(result.output)
     ElementTree.indent(suite)
