@@ -82,7 +82,9 @@ def network(view: View) -> Finding:
     if lacking:
         texts = (f"node {name}: {'; '.join(reasons)}" for name, reasons in sorted(lacking.items()))
         reason = "PodsNotReached" if found else "NodesNotReady"
-        return Finding(False, "; ".join(texts), reason, condition(view, view.nodes, lacking))
+        # a network taken twice is no node that starts
+        changed = "Degraded" if twice else condition(view, view.nodes, lacking)
+        return Finding(False, "; ".join(texts), reason, changed)
     looked = (
         f"On {len(fit)} nodes a pod reached the pod of every node and Service address {', '.join(services)} "
         f"(GET :{PORT}/cgi-bin/reach), and kube-proxy is in step (GET :10256/healthz)"

@@ -3,6 +3,7 @@
 import base64
 import datetime as dt
 import ipaddress
+import socket
 import threading
 
 import pytest
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from lab.release.cluster.controller import command as approver
+from lab.release.cluster.errors import ApiError
 from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -128,3 +130,29 @@ def test_the_first_look_comes_as_soon_as_the_cluster_says_how_many_nodes_it_has(
     assert stop.wait(10), "it waited for its next turn"
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_an_approver_gives_its_sign_of_life_after_a_look_at_all_requests_alone(monkeypatch):
+    stop, done = threading.Event(), []
+
+    class Api:
+        def create(self, obj):
+            done.append(obj["kind"])
+
+        def list(self, _api_version, kind):
+            done.append(kind)
+            if done.count(kind) == 1:
+                raise ApiError("GET", "/", 0, "no answer")
+            return []
+
+        def merge_patch(self, obj, _patch):
+            done.append(obj["metadata"]["name"])
+            stop.set()
+
+    monkeypatch.setattr(approver, "expected_nodes", lambda _kube: 1)
+    monkeypatch.setattr(approver, "POLL_SECONDS", 0.01)
+    thread = threading.Thread(target=approver.run, args=(Api(), stop), daemon=True)
+    thread.start()
+    thread.join(10)
+    look = "CertificateSigningRequest"
+    assert done == ["Event", look, look, approver.LEASE_PREFIX + socket.gethostname()]
