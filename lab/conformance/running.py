@@ -46,6 +46,8 @@ class Progress:
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     run_ids: set[str] = field(default_factory=set)
+    # What is known of processes that are killed, and write no results: without durations.
+    ended: dict[str, Result] = field(default_factory=dict)
     # By process, the spec's text that is being read, from its end until its reason has been told.
     _failing: dict[str, list[str]] = field(default_factory=dict)
 
@@ -56,6 +58,7 @@ class Progress:
         if event := event_of(text):
             name, passed = event
             self.done += 1
+            self.ended[name] = Result(name, "passed" if passed else "failed")
             self._failing.pop(process, None)
             if not passed:
                 self._failing[process] = []
@@ -172,7 +175,7 @@ def run(
         if why_not:
             tell(why_not)
             _clean_up(programs, cluster, progress.run_ids)
-    found = results.read(folder.glob("*/junit_*.xml"))
+    found = {**progress.ended, **results.read(folder.glob("*/junit_*.xml"))}
     ended = results.complete(plan.specs, plan.left_out, found, why_not or "ginkgo did not come to it; see its log")
     ran = Ran(ended, began, time.monotonic() - start)
     facts = {"kubernetes": programs.version, "lab": cluster.lab.id, "nodes": str(cluster.nodes)}

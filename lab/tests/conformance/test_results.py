@@ -92,6 +92,7 @@ def test_progress_numbers_specs_and_says_at_once_why_one_failed() -> None:
         progress.feed(line)
     shown = [line.partition("] ")[2] or line.strip() for line in lines]
     assert shown == ["1/3 passed a", '2/3 FAILED b "quoted"', "waiting for server pod to start: timed out"]
+    assert {name: result.outcome for name, result in progress.ended.items()} == {"a": "passed", 'b "quoted"': "failed"}
     assert progress.run_ids == {"f5a42917-865f-4dfd-ab75-75e255bd23de"}
 
 
