@@ -138,6 +138,7 @@ def first_stages() -> list[Stage]:
     return [
         Stage("style, types, fast suite", ["ci/test", "--fast"], 1800, essential=True, retried=MOST_RETRIED),
         Stage("lab release", [".venv/bin/python", "-m", "lab.release", "build"], 2400, essential=True),
+        Stage("conformance suite", [".venv/bin/node0-lab", "conformance", "--build"], 3600),
     ]
 
 

@@ -48,6 +48,7 @@ def test_with_containers_all_sizes_are_installed_in_them_and_one_node_in_a_vm():
     assert [stage.name for stage in chosen] == [
         "style, types, fast suite",
         "lab release",
+        "conformance suite",
         "tests on real labs",
         "sno, compact, ha in containers, with losses",
         "one node in a VM",

@@ -434,7 +434,7 @@ def _kubectl(arguments: argparse.Namespace) -> int:
 
 
 def _conformance(arguments: argparse.Namespace) -> int:
-    return conformance_command.run(arguments, None if arguments.list else _entered(arguments))
+    return conformance_command.run(arguments, None if arguments.list or arguments.build else _entered(arguments))
 
 
 def _shot(arguments: argparse.Namespace) -> int:

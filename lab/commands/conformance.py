@@ -8,7 +8,7 @@ from pathlib import Path
 
 from installer.common.numbers import real_type, whole_type
 from lab.commands import access
-from lab.conformance import images, running, suite
+from lab.conformance import images, results, running, suite
 from lab.conformance.errors import ConformanceError
 from lab.conformance.running import Cluster
 from lab.errors import LabError
@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--focus", default="", metavar="RE", help="only specs whose names have this regular expression in them")
     add("--part", action="store_true", help="only the part that every change of this project must pass")
     add("--list", action="store_true", help="print the specs' names, and run nothing; needs no lab")
+    add("--build", action="store_true", help="build the suite and its images where they are not, and run nothing")
     add(
         "--parallel", type=whole_type(1, 64), default=running.PARALLEL, metavar="N",
         help=f"run so many specs side by side, but for those marked [Serial] (default: {running.PARALLEL})",
@@ -70,6 +71,9 @@ def run(arguments: argparse.Namespace, record: records.Record | None) -> int:
     try:
         programs = suite.Programs.built(store)
         plan = suite.plan(programs.specs(), focus=arguments.focus, only_part=arguments.part)
+        if arguments.build:
+            images.parts(store)
+            return 0
         if arguments.list or record is None:
             show(plan)
             return 0
@@ -84,8 +88,7 @@ def run(arguments: argparse.Namespace, record: records.Record | None) -> int:
             programs, Cluster(lab, kubeconfig), plan, folder=folder,
             parallel=arguments.parallel, minutes=arguments.minutes, tell=lambda line: print(line, flush=True),
         )  # fmt: skip
-    for result in ran.results:
-        if result.outcome in ("failed", "not run"):
-            print(f"{result.outcome}: {result.spec}: {result.message.partition(chr(10))[0]}", file=sys.stderr)
+    for line in results.red(ran.results):
+        print(line, file=sys.stderr)
     print(f"{ran.line}\n{folder / 'junit.xml'}")
     return 0 if ran.ok else 1

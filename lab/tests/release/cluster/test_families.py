@@ -68,12 +68,12 @@ def test_servers_listen_in_every_family_that_there_is(config: InstallConfig) -> 
     assert ("--feature-gates=IPv6DualStack=true" in api.command) is config.dual_stack
 
 
-def kubelet(config: InstallConfig) -> dict[str, Any]:
+def kubelet(config: InstallConfig, part: str = "kubelet") -> dict[str, Any]:
     images = Images("1", {"pod": "p@sha256:0", "keepalived-ipfailover": "k@sha256:0"})
     [files] = [
         c["spec"]["config"]["storage"]["files"]
         for c in machineconfig.standard(config, images, "master")
-        if c["metadata"]["name"] == "01-master-kubelet"
+        if c["metadata"]["name"] == f"01-master-{part}"
     ]
     return {f["path"]: read_data_url(f["contents"]["source"], None).decode() for f in files}
 
@@ -142,6 +142,15 @@ def test_the_network_of_pods_is_not_looked_for_where_podman_keeps_its_own() -> N
     network = settings["plugins"]["io.containerd.grpc.v1.cri"]["cni"]
     assert network["conf_template"] == "/etc/containerd/cni.conflist.tmpl"
     assert not network["conf_dir"].startswith("/etc/cni/")
+
+
+def test_networkmanager_leaves_the_devices_of_pods_alone() -> None:
+    """It took the first pod's pair for a NIC, and out of the bridge when no DHCP server had answered there."""
+    settings = kubelet(config_of("ipv4"), "container-runtime")["/etc/NetworkManager/conf.d/90-pods.conf"]
+    bridge = re.search(r'"bridge": "(\w+)"', templates.text("cni.conflist.tmpl"))
+    assert bridge is not None
+    assert f"interface-name:{bridge[1]}" in settings
+    assert "interface-name:veth*" in settings
 
 
 PLACE = """
