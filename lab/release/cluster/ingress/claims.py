@@ -22,7 +22,7 @@ _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?")
 #: The path of a URL (RFC 3986 §3.3), without its quotation mark.
-_PATH = re.compile(r"/[A-Za-z0-9._~!$&()*+,;=:@%/-]*")
+_PATH = re.compile(r"/[A-Za-z0-9._~!$&*+,;=:@()%/-]*")
 LONGEST_HOST, LONGEST_PATH = 253, 1024
 
 

@@ -102,15 +102,18 @@ class Controller:
 
     def step(self, state: State) -> None:
         """Bring haproxy to this state, and say so in the objects' statuses. Raises ApiError."""
+        before = self.problem
         self._problem_of_certificate(state.secrets)
         result = plan(state, self._domain)
-        if self._certificate:
-            try:
+        try:
+            if self._certificate:
                 self._bring(result, state)
-            except HaproxyError as error:
-                log.error("%s", error)
-                self.problem = str(error)
-        self._report(result, state)
+        except HaproxyError as error:
+            self.problem = str(error)
+        if self.problem and self.problem != before:
+            log.warning("%s", self.problem)
+        if self._applied:
+            self._report(result, state)
 
     def _problem_of_certificate(self, secrets: Objects) -> None:
         """Take over the default certificate; one that cannot be used leaves the one before in force."""

@@ -23,7 +23,7 @@ _TRUE = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": Fa
 _COOKIE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _MAX_AGE = re.compile(r'max-age\s*=\s*(?:([0-9]{1,12})|"([0-9]{1,12})")', re.IGNORECASE)
 _HSTS_WORDS = {"includesubdomains": "includeSubDomains", "preload": "preload"}
-_REWRITE = re.compile(r"/[A-Za-z0-9._~!&()*+,;=:@/-]*")
+_REWRITE = re.compile(r"/[A-Za-z0-9._~!&*+,;=:@()/-]*")
 
 
 def milliseconds(text: str) -> int:

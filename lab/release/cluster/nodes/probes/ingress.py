@@ -13,7 +13,7 @@ from lab.release.cluster.nodes.probes.view import View, address, asked, conditio
 PAGE = "/cgi-bin/reach"
 
 
-def _wrong(view: View, node: Object) -> str:
+def wrong(view: View, node: Object) -> str:
     """Return what the router of a node does not do; nothing when all is well."""
     status, body = get(f"http://{address(node)}:1936/healthz/ready", False)
     if status != 200:
@@ -35,11 +35,11 @@ def ingress(view: View) -> Finding:
     if not view.routers:
         return Finding(False, "No node is a worker, which could run the router", "NoNodes")
     with ThreadPoolExecutor(max_workers=8) as pool:
-        answers = list(pool.map(lambda node: _wrong(view, node), view.routers))
+        answers = list(pool.map(lambda node: wrong(view, node), view.routers))
     names = [str(node["metadata"]["name"]) for node in view.routers]
-    if wrong := {name: text for name, text in zip(names, answers, strict=True) if text}:
-        text = "; ".join(f"router of {name}: {seen}" for name, seen in sorted(wrong.items()))
-        return Finding(False, text, "CanaryChecksRepetitiveFailures", condition(view, view.routers, wrong))
+    if bad := {name: text for name, text in zip(names, answers, strict=True) if text}:
+        text = "; ".join(f"router of {name}: {seen}" for name, seen in sorted(bad.items()))
+        return Finding(False, text, "CanaryChecksRepetitiveFailures", condition(view, view.routers, bad))
     url = f"https://{view.canary_host}{PAGE}"
     status, body = get(url, view.files / "router-ca.crt")
     if status != 200:

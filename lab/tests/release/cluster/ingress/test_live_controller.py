@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 import subprocess
 import threading
@@ -21,8 +22,10 @@ from lab.release.cluster.ingress import command
 from lab.release.cluster.ingress.claims import Domain
 from lab.release.cluster.ingress.controller import Controller
 from lab.release.cluster.ingress.endpoints import Server
-from lab.release.cluster.ingress.health import Health
+from lab.release.cluster.ingress.health import Health, serve
 from lab.release.cluster.kube.client import Kube, split_kubeconfig
+from lab.release.cluster.nodes.probes import ingress as probe
+from lab.release.cluster.nodes.probes.view import View
 from lab.testing import router as kit
 from lab.testing.hub import LoopbackHub, loopback_hub
 from lab.testing.router import APPS, Router
@@ -159,6 +162,7 @@ def _serve(stack: contextlib.ExitStack) -> Server:
 
 def _begin(world: World) -> None:
     """Start controller and haproxy in the network of the hub."""
+    serve(world.health, world.router.run / "controller.sock")
     # Not in memory: the hub has a /proc of its own.
     server, *texts = split_kubeconfig(world.hub.kubeconfig)
     ca, certificate, key = (world.router.run / name for name in ("api.crt", "client.crt", "client.key"))
@@ -279,6 +283,37 @@ def test_a_broken_default_certificate_leaves_the_one_before(world: World):
     served(world, f"https://meanwhile.{APPS}/")
     world.apply(secret("router-certs-default", "openshift-ingress", kit.pair(f"*.{APPS}")))
     wait_until(lambda: not world.health.problem, SECONDS, "no problem", lambda: world.health.problem)
+
+
+def test_the_probe_sees_what_a_router_does_not_do(world: World, tmp_path: Path):
+    """Each way in which a router can fail, as the operator `ingress` asks it."""
+    node = {"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}}
+    now = dt.datetime.now(dt.UTC)
+    view = View(Kube("", "", None), tmp_path, now, [node], [], "", APPS)
+    (tmp_path / "router-ca.crt").write_text(kit.authority().certificate)
+
+    def says(text: str) -> None:
+        def said() -> str:
+            return world.hub.inside(probe.wrong, view, node)
+
+        matches = (lambda: text in said()) if text else (lambda: not said())
+        wait_until(matches, 2 * SECONDS, f"the probe: {text!r}", said)
+
+    says(f"https://{view.canary_host}: GET {probe.PAGE}: 503")
+    world.route("canary", host=view.canary_host, tls={"termination": "edge"})
+    says("")
+    stranger = certificates.authority("other", unit="test")
+    name = f"*.{APPS}"
+    other = certificates.leaf(stranger, name, names=(name,), usages=certificates.SERVER)
+    world.apply(secret("router-certs-default", "openshift-ingress", other))
+    says("no answer that the ingress CA vouches for")
+    world.apply(secret("router-certs-default", "openshift-ingress", kit.pair(name)))
+    says("")
+    world.kubectl("delete", "secret", "router-certs-default", "-n", "openshift-ingress")
+    says("GET :1936/healthz/ready: 500 the controller is not well")
+    world.apply(secret("router-certs-default", "openshift-ingress", kit.pair(name)))
+    says("")
+    world.kubectl("delete", "route", "canary")
 
 
 def test_the_api_refuses_malformed_routes_at_the_door(world: World):
