@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.conformance import images, running, suite
+from lab.conformance import images, results, running, suite
 from lab.conformance.running import Cluster
 from lab.release.stage.store import Store, default_cache
 from scenarios.catalogue.matrix import params
@@ -38,8 +38,7 @@ def conforms(installation: Installation, request: pytest.FixtureRequest, *, only
         for r in ran.results
     ]
     request.node.user_properties.append((WITHIN, entries))
-    red = [f"{r.outcome}: {r.spec}: {r.message}" for r in ran.results if WORDS[r.outcome] == "failed"]
-    assert ran.ok, "\n".join([*red, f"{ran.line}; {folder}"])
+    assert ran.ok, "\n".join([*results.red(ran.results), f"{ran.line}; {folder}"])
 
 
 @pytest.mark.parametrize("installation", params(lambda row: row.name == "e2e-agent-compact-ipv4"), indirect=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from installer.common.numbers import real_type, whole_type
 from lab.commands import access
-from lab.conformance import images, running, suite
+from lab.conformance import images, results, running, suite
 from lab.conformance.errors import ConformanceError
 from lab.conformance.running import Cluster
 from lab.errors import LabError
@@ -84,8 +84,7 @@ def run(arguments: argparse.Namespace, record: records.Record | None) -> int:
             programs, Cluster(lab, kubeconfig), plan, folder=folder,
             parallel=arguments.parallel, minutes=arguments.minutes, tell=lambda line: print(line, flush=True),
         )  # fmt: skip
-    for result in ran.results:
-        if result.outcome in ("failed", "not run"):
-            print(f"{result.outcome}: {result.spec}: {result.message.partition(chr(10))[0]}", file=sys.stderr)
+    for line in results.red(ran.results):
+        print(line, file=sys.stderr)
     print(f"{ran.line}\n{folder / 'junit.xml'}")
     return 0 if ran.ok else 1

@@ -45,6 +45,8 @@ SAMPLE = ("vendor/k8s.io/sample-apiserver",)
 _HTTPD = """\
 ServerRoot /etc
 ServerName localhost
+User www-data
+Group www-data
 PidFile /run/httpd.pid
 ErrorLog /dev/stderr
 Listen 80

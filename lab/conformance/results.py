@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,9 @@ from xml.etree.ElementTree import Element, ParseError, SubElement
 Outcome = Literal["passed", "failed", "left out", "not run"]
 SUITE = "conformance"
 #: Characters that XML cannot hold, not even escaped.
+#: What the suite prints around an error, and the time before it.
+_UNEXPECTED = "Unexpected error:"
+_STAMP = re.compile(r"^[A-Z][a-z]{2} +\d+ [\d:.]+: ")
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -48,7 +51,8 @@ def read(paths: Iterable[Path]) -> dict[str, Result]:
             name, seconds = str(case.get("name")), float(case.get("time") or 0)
             if failure is None:
                 found.setdefault(name, Result(name, "passed", seconds))
-            else:
+            elif name not in found or found[name].outcome == "passed":
+                # The first process, by number, sets the suite up; of others its failure says no more than that.
                 output = case.findtext("system-out") or ""
                 found[name] = Result(name, "failed", seconds, _message(failure.text or ""), output)
     return found
@@ -69,6 +73,22 @@ def complete(
     known = set(specs)
     others = [result for name, result in found.items() if name not in known and result.outcome == "failed"]
     return [*asked, *others, *(Result(name, "left out", message=reason) for name, reason in left_out.items())]
+
+
+def red(results: Sequence[Result]) -> Iterator[str]:
+    """Yield a line for each spec that failed, and one for all that were not run for the same reason."""
+    yield from (f"failed: {r.spec}: {gist(r.message)}" for r in results if r.outcome == "failed")
+    reasons = Counter(r.message for r in results if r.outcome == "not run")
+    yield from (f"not run: {number} specs: {gist(reason)}" for reason, number in reasons.items())
+
+
+def gist(text: str) -> str:
+    """Return a failure's text in one line: of an error that the suite prints as Go has it, its words alone."""
+    lines = [_STAMP.sub("", line).strip() for line in text.splitlines() if line.strip()]
+    if _UNEXPECTED in lines and "occurred" in lines:
+        place, end = lines.index(_UNEXPECTED), lines.index("occurred")
+        lines = [*lines[:place], lines[end - 1]]
+    return ": ".join(lines[:2])
 
 
 def counts(results: Iterable[Result]) -> Counter[Outcome]:
@@ -110,8 +130,7 @@ def junit(results: Sequence[Result], *, began: datetime, seconds: float, facts: 
     for result in results:
         case = SubElement(suite, "testcase", classname=SUITE, name=_clean(result.spec), time=f"{result.seconds:.3f}")
         if element := elements.get(result.outcome):
-            first = result.message.partition("\n")[0]
-            SubElement(case, element, message=_clean(first)).text = _clean(result.message)
+            SubElement(case, element, message=_clean(gist(result.message))).text = _clean(result.message)
         if result.output:
             SubElement(case, "system-out").text = _clean(result.output)
     ElementTree.indent(suite)

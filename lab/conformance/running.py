@@ -26,9 +26,11 @@ MINUTES = 120
 _GRACE = 30.0
 _CLEANING_SECONDS = 60
 _TAIL = 20
+#: The name of the suite and of its outermost container.
+BEFORE = "Kubernetes e2e suite [Top Level] "
 _PROCESS = re.compile(r"\[(\d+)\] (.*)")
 _RUN_ID = re.compile(r'Starting e2e run "([0-9a-f-]{36})"')
-_FAIL = re.compile(r"(?:FAIL|INFO: Unexpected error occurred): (.*)")
+_FAIL = re.compile(r"\bFAIL: (.*)")
 Tell = Callable[[str], None]
 
 
@@ -44,7 +46,8 @@ class Progress:
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     run_ids: set[str] = field(default_factory=set)
-    _failing: set[str] = field(default_factory=set)
+    # By process, the spec's text that is being read, from its end until its reason has been told.
+    _failing: dict[str, list[str]] = field(default_factory=dict)
 
     def feed(self, line: str) -> None:
         """Take a line of ginkgo's stream, which begins with the number of the process that wrote it."""
@@ -53,17 +56,27 @@ class Progress:
         if event := event_of(text):
             name, passed = event
             self.done += 1
-            self._failing.discard(process)
+            self._failing.pop(process, None)
             if not passed:
-                self._failing.add(process)
+                self._failing[process] = []
             seconds = time.monotonic() - self.began
             clock = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
             self.tell(f"[{clock}] {self.done}/{self.total} {'passed' if passed else 'FAILED'} {name}")
-        elif process in self._failing and (why := _FAIL.search(text)):
-            self._failing.discard(process)
-            self.tell(f"        {why[1]}")
+        elif process in self._failing:
+            self._read_reason(process, text)
         elif found := _RUN_ID.search(text):
             self.run_ids.add(found[1])
+
+    def _read_reason(self, process: str, text: str) -> None:
+        """Take a line that a process wrote after a spec had failed: between FAIL and a blank line is the reason."""
+        reason = self._failing[process]
+        if not reason and (why := _FAIL.search(text)):
+            reason.append(why[1])
+        elif reason and text.strip():
+            reason.append(text)
+        elif reason:
+            self.tell(f"        {results.gist(chr(10).join(reason))}")
+            del self._failing[process]
 
 
 @dataclass(frozen=True)
@@ -99,8 +112,8 @@ class Ran:
 
 
 def focus_of(names: Sequence[str]) -> str:
-    """Return the regular expression (Go's) that fits just these specs, after the suite's and the outermost node's names."""
-    return rf"^Kubernetes e2e suite \[Top Level\] (?:{'|'.join(map(re.escape, names))})$"
+    """Return the regular expression (Go's) that fits just these specs, after what ginkgo puts before all names."""
+    return f"^{re.escape(BEFORE)}(?:{'|'.join(map(re.escape, names))})$"
 
 
 def arguments(programs: Programs, cluster: Cluster, names: Sequence[str], *, parallel: int, report: Path) -> list[str]:

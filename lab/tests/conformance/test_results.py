@@ -29,6 +29,7 @@ def test_results_of_several_processes_are_one(tmp_path: Path) -> None:
         '<testsuite><testcase name="c" time="3"/><testcase name="a"><skipped/></testcase></testsuite>'
     )
     (tmp_path / "junit_03.xml").write_text(THEIRS[:300])
+    (tmp_path / "junit_04.xml").write_text(THEIRS.replace("no endpoint", "the first process failed"))
     found = results.read(tmp_path.iterdir())
     assert found["a"] == Result("a", "passed", 1.5)
     assert found["c"] == Result("c", "passed", 3.0)
@@ -41,6 +42,7 @@ def test_what_has_no_result_was_not_run_and_a_suites_own_failure_counts() -> Non
     assert [(r.spec, r.outcome) for r in ended] == [
         ("a", "passed"), ("b", "not run"), ("BeforeSuite", "failed"), ("c", "left out"),
     ]  # fmt: skip
+    assert [*results.red(ended)] == ["failed: BeforeSuite: no nodes", "not run: 1 specs: the time was over"]
     assert not results.ok(ended)
     assert not results.ok(ended[3:])
     assert results.ok([ended[0], ended[3]])
@@ -62,6 +64,16 @@ def ended(word: str, name: str) -> str:
     return "SS•" + json.dumps({"msg": f"{word} {name}", "total": 9}, separators=(",", ":"))
 
 
+ERROR = """Nov 28 19:01:15.645: FAIL: waiting for server pod to start
+Unexpected error:
+    <*errors.errorString | 0xc00401c780>: {
+        s: "timed out",
+    }
+    timed out
+occurred
+"""
+
+
 def test_progress_numbers_specs_and_says_at_once_why_one_failed() -> None:
     lines: list[str] = []
     progress = Progress(3, lines.append, began=0.0)
@@ -71,12 +83,19 @@ def test_progress_numbers_specs_and_says_at_once_why_one_failed() -> None:
         said(2, "Nov 28 18:00:00.000: FAIL: of a spec that nobody has said to have failed"),
         said(2, ended("FAILED", 'b "quoted"')),
         said(1, "Nov 28 18:00:00.000: FAIL: another process"),
-        said(2, "Nov 28 18:00:00.000: FAIL: no endpoint"),
+        *(said(2, line) for line in ERROR.splitlines()),
+        said(2, ""),
         said(2, "Nov 28 18:00:00.000: FAIL: and more"),
         said(2, '{"msg":"Test Suite completed","total":9}'),
         "Ginkgo ran 1 suite in 1s",
     ):
         progress.feed(line)
     shown = [line.partition("] ")[2] or line.strip() for line in lines]
-    assert shown == ["1/3 passed a", '2/3 FAILED b "quoted"', "no endpoint"]
+    assert shown == ["1/3 passed a", '2/3 FAILED b "quoted"', "waiting for server pod to start: timed out"]
     assert progress.run_ids == {"f5a42917-865f-4dfd-ab75-75e255bd23de"}
+
+
+def test_a_failure_in_one_line_is_what_it_says() -> None:
+    assert results.gist("Nov  8 19:01:15.645: no endpoint") == "no endpoint"
+    assert results.gist("Unexpected error:\n <*x>: {}\n gone\noccurred") == "gone"
+    assert results.gist("") == ""

@@ -65,8 +65,8 @@ def test_a_focus_that_fits_nothing_or_is_none_is_refused(monkeypatch: pytest.Mon
 @given(st.lists(st.text(st.characters(codec="ascii", exclude_characters="\n\r\x00"), min_size=1), min_size=1))
 def test_a_focus_fits_just_the_specs_that_it_is_made_of(names: list[str]) -> None:
     pattern = re.compile(running.focus_of(names))
-    assert all(pattern.search(f"Kubernetes e2e suite [Top Level] {name}") for name in names)
-    assert not any(pattern.search(f"Kubernetes e2e suite [Top Level] {name}x") for name in names if f"{name}x" not in names)
+    assert all(pattern.search(f"{running.BEFORE}{name}") for name in names)
+    assert not any(pattern.search(f"{running.BEFORE}{name}x") for name in names if f"{name}x" not in names)
 
 
 def test_every_image_has_a_place_in_the_list_of_repositories() -> None:
