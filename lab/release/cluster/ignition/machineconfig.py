@@ -100,11 +100,6 @@ def _kubelet_conf(config: InstallConfig) -> str:
     )
 
 
-# NetworkManager would take a pod's end of a pair for a NIC to configure, and when no DHCP server answers there, take it
-# out of the bridge: the pod that came first lost its network after 45 s.
-_PODS_DEVICES = "[keyfile]\nunmanaged-devices+=interface-name:veth*;interface-name:cni0\n"
-
-
 def _proxy_files(config: InstallConfig) -> list[Config]:
     """Return the cluster's proxy as variables, for units that pull images; nothing without one."""
     variables = {"HTTP_PROXY": "httpProxy", "HTTPS_PROXY": "httpsProxy"}
@@ -132,7 +127,6 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         files=[
             file("/etc/containerd/config.toml", containerd_toml, 0o600),
             file("/etc/containerd/cni.conflist.tmpl", templates.text("cni.conflist.tmpl")),
-            file("/etc/NetworkManager/conf.d/90-pods.conf", _PODS_DEVICES),
             *_proxy_files(config),
         ],
         units=[unit("containerd.service", dropins=_proxy_dropins(config))],

@@ -84,7 +84,6 @@ def test_a_kubelet_listens_and_forwards_in_every_family(config: InstallConfig) -
     assert conf["address"] == config.any_address
     assert conf["featureGates"] == ({"IPv6DualStack": True} if config.dual_stack else {})
     assert conf["clusterDNS"] == [config.dns_ip]
-    assert "veth*" in files["/etc/NetworkManager/conf.d/sdn.conf"], "NetworkManager would take pods off their bridge"
     sysctls = files["/etc/sysctl.d/99-kubernetes.conf"].splitlines()
     assert ("net.ipv6.conf.all.forwarding=1" in sysctls) is (6 in config.families)
     assert ("net.ipv4.ip_forward=1" in sysctls) is (4 in config.families)
@@ -146,7 +145,7 @@ def test_the_network_of_pods_is_not_looked_for_where_podman_keeps_its_own() -> N
 
 def test_networkmanager_leaves_the_devices_of_pods_alone() -> None:
     """It took the first pod's pair for a NIC, and out of the bridge when no DHCP server had answered there."""
-    settings = kubelet(config_of("ipv4"), "container-runtime")["/etc/NetworkManager/conf.d/90-pods.conf"]
+    settings = kubelet(config_of("ipv4"))["/etc/NetworkManager/conf.d/sdn.conf"]
     bridge = re.search(r'"bridge": "(\w+)"', templates.text("cni.conflist.tmpl"))
     assert bridge is not None
     assert f"interface-name:{bridge[1]}" in settings
