@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import ssl
 import threading
 import urllib.error
@@ -71,9 +72,15 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(*((CREATED, name) if status in (CREATED, CONFLICT) else (status, found)))
 
 
+class Server(ThreadingHTTPServer):
+    """A server of both families: a pod may have addresses of either alone."""
+
+    address_family = socket.AF_INET6
+
+
 def main() -> None:
     """Serve until SIGTERM."""
-    server = ThreadingHTTPServer(("", PORT), Handler)
+    server = Server(("::", PORT), Handler)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
     server.serve_forever()
 
