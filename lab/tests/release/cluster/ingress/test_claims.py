@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from lab.release.cluster.ingress import endpoints, ingresses, routes, tuning
 from lab.release.cluster.ingress.claims import CLAIMED, Claim, Options, Refused, Target, admit
 from lab.release.cluster.ingress.config import Settings, pattern, render
 from lab.release.cluster.ingress.endpoints import Server
-from lab.testing.router import APPS, route
+from lab.testing.router import APPS, pair, route
 
 SETTINGS = Settings("/run/router", "PEM", "CA")
 HARMLESS = routes.claim(route("harmless"), APPS)
@@ -184,6 +185,21 @@ def backend(port: object) -> dict[str, Any]:
     return {"service": {"name": "web", "port": {key: port}}}
 
 
+@pytest.mark.parametrize(
+    ("was", "put"),
+    [("2a8648ce3d030107", "2a8648ce3d030106"), ("a003020102", "a003020104")],
+    ids=["a curve that OpenSSL alone knows", "a version that X.509 has not"],
+)
+def test_a_certificate_that_cannot_be_understood_is_refused(was: str, put: str):
+    made = pair("web.example.com")
+    der = ssl.PEM_cert_to_DER_cert(made.certificate)
+    assert bytes.fromhex(was) in der
+    odd = ssl.DER_cert_to_PEM_cert(der.replace(bytes.fromhex(was), bytes.fromhex(put)))
+    tls = {"termination": "edge", "certificate": odd, "key": made.key}
+    with pytest.raises(Refused, match=r"spec\.tls\.certificate: must"):
+        routes.claim(route("odd", tls=tls), APPS)
+
+
 def test_an_ingress_makes_a_claim_for_each_path_and_its_default():
     paths = [
         {"path": "/a/", "pathType": "Prefix", "backend": backend(80)},
@@ -217,7 +233,7 @@ def test_servers_are_ready_endpoints_of_the_wanted_port():
     ports = (("http", 8080), ("metrics", 9090))
     slices = {
         ("ns", "web"): [
-            entry("IPv4", True, "192.0.2.1", "127.0.0.1", "169.254.169.254", ports=ports),
+            entry("IPv4", True, "192.0.2.1", "127.0.0.1", "169.254.169.254", "::ffff:127.0.0.1", ports=ports),
             entry("IPv4", None, "192.0.2.2", ports=ports),
             entry("IPv4", False, "192.0.2.3", ports=ports),
             entry("IPv6", True, "2001:db8::1", ports=ports),
