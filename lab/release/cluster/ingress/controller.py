@@ -147,8 +147,8 @@ class Controller:
             log.info("Serving %d routes", len(result.claims))
 
     def _fit(self, wanted: Served, settings: Settings) -> tuple[Served, Settings]:
-        """Leave out those claims that haproxy refuses, each that is new being tried beside those before it; and a
-        certificate that it refuses. Raises HaproxyError where that is not enough."""
+        """Leave out those claims that haproxy refuses, found by halves of the new ones beside those before them; and
+        a certificate that it refuses. Raises HaproxyError where that is not enough."""
         before = {claim for claim, _ in self._applied[0]} if self._applied else set()
         fit = [entry for entry in wanted if entry[0] in before]
         try:
@@ -158,13 +158,22 @@ class Controller:
                 raise
             settings = self._applied[1]
             self._haproxy.try_out(partial(render, fit, settings))
-        for entry in (e for e in wanted if e[0] not in before):
+
+        def take(entries: Served) -> None:
             try:
-                self._haproxy.try_out(partial(render, [*fit, entry], settings))
-                fit.append(entry)
+                self._haproxy.try_out(partial(render, [*fit, *entries], settings))
+                fit.extend(entries)
             except ConfigurationRefused as error:
-                self._unfit[entry[0]] = Refused(INVALID, str(error))
-        return tuple(entry for entry in wanted if entry in fit), settings
+                if len(entries) == 1:
+                    self._unfit[entries[0][0]] = Refused(INVALID, str(error))
+                    return
+                half = len(entries) // 2
+                take(entries[:half])
+                take(entries[half:])
+
+        if new := tuple(entry for entry in wanted if entry[0] not in before):
+            take(new)
+        return tuple(entry for entry in wanted if entry[0] not in self._unfit), settings
 
     def _report(self, result: Plan, state: State) -> None:
         now = dt.datetime.now(dt.UTC)

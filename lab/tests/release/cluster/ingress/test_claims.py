@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.release.cluster.ingress import endpoints, ingresses, routes, tuning
-from lab.release.cluster.ingress.claims import CLAIMED, Claim, Options, Refused, Target, admit
+from lab.release.cluster.ingress.claims import CLAIMED, Claim, Domain, Options, Refused, Target, admit
 from lab.release.cluster.ingress.config import Settings, pattern, render
+from lab.release.cluster.ingress.controller import Controller
 from lab.release.cluster.ingress.endpoints import Server
+from lab.release.cluster.ingress.haproxy import ConfigurationRefused, Haproxy
+from lab.release.cluster.kube.client import Kube
 from lab.testing.router import APPS, pair, route
 
 SETTINGS = Settings("/run/router", "PEM", "CA")
@@ -264,3 +268,22 @@ def test_weights_are_shared_by_endpoints():
     }
     made = replace(claim("r"), targets=(Target("a", weight=75), Target("b", weight=25), Target("c", weight=0)))
     assert [server.weight for server in endpoints.servers(made, {}, slices)] == [256, 256, 256, 256, 0]
+
+
+def test_what_haproxy_refuses_is_found_by_halves(tmp_path: Path):
+    tried = 0
+
+    class Counted(Haproxy):
+        def try_out(self, files: Any) -> None:
+            nonlocal tried
+            tried += 1
+            if b"weak" in b"".join(text.encode() for text in files("/files").values()):
+                raise ConfigurationRefused("haproxy refuses it")
+
+    controller = Controller(Kube("https://nobody", "", None), Counted(tmp_path), Domain(APPS))
+    names = [f"r{number}" for number in range(200)]
+    wanted = tuple((claim(name, host=f"{name}.example.com"), ()) for name in [*names[:150], "weak", *names[150:]])
+    fit, _ = controller._fit(wanted, SETTINGS)
+    assert [entry for entry in wanted if entry[0].name != "weak"] == list(fit)
+    assert [entry.name for entry in controller._unfit] == ["weak"]
+    assert tried < 30
