@@ -178,15 +178,16 @@ class Controller:
     def _report(self, result: Plan, state: State) -> None:
         now = dt.datetime.now(dt.UTC)
         for key, route in state.routes.items():
-            with _others_first():
+            with _of_this_object():
                 self._report_route(route, result.routes.get(key), now)
         admitted = {(c.namespace, c.name) for c in result.claims if c.kind == "Ingress"}
         for key, ingress in state.ingresses.items():
             if ingresses.is_ours(ingress):
-                with _others_first():
+                with _of_this_object():
                     self._report_ingress(ingress, key in admitted)
                 for refused in result.ingresses.get(key, []):
-                    self._tell(event(ingress, refused, now))
+                    with _of_this_object():
+                        self._tell(event(ingress, refused, now))
 
     def _report_route(self, route: Object, refused: Refused | None, now: dt.datetime) -> None:
         if refused and refused.reason == NO_HOST:
@@ -213,12 +214,15 @@ class Controller:
 
 
 @contextlib.contextmanager
-def _others_first() -> Iterator[None]:
-    """Let it pass that another router wrote first, or the object is gone: its next event says so. Raises ApiError."""
+def _of_this_object() -> Iterator[None]:
+    """Let pass what keeps no other object from its report: another router wrote first, or the object is gone, as its
+    next event says; and the API refuses this one, as it does events of a namespace that ends. Raises ApiError."""
     try:
         yield
     except ApiError as error:
-        if error.status not in (404, 409):
+        if error.status in (403, 422):
+            log.warning("%s", error)
+        elif error.status not in (404, 409):
             raise
 
 

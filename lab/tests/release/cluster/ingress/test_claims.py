@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.release.cluster.errors import ApiError
 from lab.release.cluster.ingress import endpoints, ingresses, routes, tuning
 from lab.release.cluster.ingress.claims import CLAIMED, Claim, Domain, Options, Refused, Target, admit
 from lab.release.cluster.ingress.config import Settings, pattern, render
-from lab.release.cluster.ingress.controller import Controller
+from lab.release.cluster.ingress.controller import Controller, State, plan
 from lab.release.cluster.ingress.endpoints import Server
 from lab.release.cluster.ingress.haproxy import ConfigurationRefused, Haproxy
 from lab.release.cluster.kube.client import Kube
@@ -287,3 +288,30 @@ def test_what_haproxy_refuses_is_found_by_halves(tmp_path: Path):
     assert [entry for entry in wanted if entry[0].name != "weak"] == list(fit)
     assert [entry.name for entry in controller._unfit] == ["weak"]
     assert tried < 30
+
+
+def test_a_namespace_that_ends_keeps_no_other_ingress_from_its_report(tmp_path: Path):
+    reported = []
+
+    class Api(Kube):
+        def create(self, obj: dict[str, Any]) -> None:
+            raise ApiError("POST", "/events", 403, "namespace ending is being terminated")
+
+        def replace(self, obj: dict[str, Any], sub: str = "") -> dict[str, Any]:
+            reported.append(obj["metadata"]["name"])
+            return obj
+
+    notes = {"haproxy.router.openshift.io/timeout": "never"}
+    spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+    found = {
+        (space, f"of-{space}"): {
+            "metadata": {"name": f"of-{space}", "namespace": space, "annotations": more},
+            "spec": spec,
+        }
+        for space, more in (("ending", notes), ("living", {}))
+    }
+    state = State({}, found, {}, {}, {})
+    Controller(Api("https://nobody", "", None), Haproxy(tmp_path), Domain(APPS))._report(
+        plan(state, Domain(APPS)), state
+    )
+    assert reported == ["of-living"]
