@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 def _chain(text: str) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(text.encode())
-    except (ValueError, UnsupportedAlgorithm):
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         raise ValueError("must be certificates as PEM") from None
 
 
@@ -42,6 +42,10 @@ def served(certificate: str, key: str, authorities: str = "") -> str:
         private = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ValueError("must have a key as PEM, without a password") from None
-    if chain[0].public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) != public:
+    try:
+        certified = chain[0].public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("must have a public key of a kind that is known here") from None
+    if certified != public:
         raise ValueError("is not that of the key")
     return _pem(chain) + (_pem(_chain(authorities)) if authorities.strip() else "") + private

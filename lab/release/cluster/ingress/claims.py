@@ -144,11 +144,13 @@ def check_path(path: str, field_name: str = "spec.path") -> str:
     return f"{field_name}: {path[:64]!r} {rule}"
 
 
-def _unlike(claim: Claim, other: Claim) -> bool:
-    """Return whether both can have the same host: other paths, and not one of them passed through, which has none."""
-    tls = claim.termination and other.termination
-    passed = "passthrough" in (claim.termination, other.termination)
-    return (claim.path, claim.exact) != (other.path, other.exact) and not (tls and passed)
+def _parts(claim: Claim) -> tuple[list[object], list[object]]:
+    """Return the parts of its host that a claim takes, and those that nobody may have before it: its path, and with
+    passthrough, which knows no paths, all that is TLS."""
+    path = (claim.path, claim.exact)
+    if claim.termination == "passthrough":
+        return [path, "passthrough"], [path, "passthrough", "terminated"]
+    return ([path, "terminated"], [path, "passthrough"]) if claim.termination else ([path], [path])
 
 
 def admit(claims: Sequence[Claim]) -> tuple[list[Claim], dict[Claim, Refused]]:
@@ -156,17 +158,19 @@ def admit(claims: Sequence[Claim]) -> tuple[list[Claim], dict[Claim, Refused]]:
 
     A host belongs to the namespace whose claim is the oldest, and there each path to its oldest claim.
     """
-    held: dict[str, list[Claim]] = {}
+    held: dict[str, dict[object, Claim]] = {}
     admitted: list[Claim] = []
     refused: dict[Claim, Refused] = {}
     for claim in sorted(claims, key=lambda c: c.age):
-        holders = held.setdefault(claim.names, [])
-        if holders and holders[0].namespace != claim.namespace:
+        holders = held.setdefault(claim.names, {})
+        taken, needed = _parts(claim)
+        if holders and next(iter(holders.values())).namespace != claim.namespace:
             text = f"a route in another namespace holds {claim.names} and is older than {claim.name}"
             refused[claim] = Refused(CLAIMED, text)
-        elif older := next((h for h in holders if not _unlike(h, claim)), None):
+        elif older := next((holders[part] for part in needed if part in holders), None):
             refused[claim] = Refused(CLAIMED, f"route {older.name} already exposes {claim.names} and is older")
         else:
-            holders.append(claim)
+            for part in taken:
+                holders.setdefault(part, claim)
             admitted.append(claim)
     return admitted, refused

@@ -147,8 +147,8 @@ class Controller:
             log.info("Serving %d routes", len(result.claims))
 
     def _fit(self, wanted: Served, settings: Settings) -> tuple[Served, Settings]:
-        """Leave out those claims that haproxy refuses, each that is new being tried beside those before it; and a
-        certificate that it refuses. Raises HaproxyError where that is not enough."""
+        """Leave out those claims that haproxy refuses, found by halves of the new ones beside those before them; and
+        a certificate that it refuses. Raises HaproxyError where that is not enough."""
         before = {claim for claim, _ in self._applied[0]} if self._applied else set()
         fit = [entry for entry in wanted if entry[0] in before]
         try:
@@ -158,26 +158,36 @@ class Controller:
                 raise
             settings = self._applied[1]
             self._haproxy.try_out(partial(render, fit, settings))
-        for entry in (e for e in wanted if e[0] not in before):
+
+        def take(entries: Served) -> None:
             try:
-                self._haproxy.try_out(partial(render, [*fit, entry], settings))
-                fit.append(entry)
+                self._haproxy.try_out(partial(render, [*fit, *entries], settings))
+                fit.extend(entries)
             except ConfigurationRefused as error:
-                self._unfit[entry[0]] = Refused(INVALID, str(error))
-        return tuple(entry for entry in wanted if entry in fit), settings
+                if len(entries) == 1:
+                    self._unfit[entries[0][0]] = Refused(INVALID, str(error))
+                    return
+                half = len(entries) // 2
+                take(entries[:half])
+                take(entries[half:])
+
+        if new := tuple(entry for entry in wanted if entry[0] not in before):
+            take(new)
+        return tuple(entry for entry in wanted if entry[0] not in self._unfit), settings
 
     def _report(self, result: Plan, state: State) -> None:
         now = dt.datetime.now(dt.UTC)
         for key, route in state.routes.items():
-            with _others_first():
+            with _of_this_object():
                 self._report_route(route, result.routes.get(key), now)
         admitted = {(c.namespace, c.name) for c in result.claims if c.kind == "Ingress"}
         for key, ingress in state.ingresses.items():
             if ingresses.is_ours(ingress):
-                with _others_first():
+                with _of_this_object():
                     self._report_ingress(ingress, key in admitted)
                 for refused in result.ingresses.get(key, []):
-                    self._tell(event(ingress, refused, now))
+                    with _of_this_object():
+                        self._tell(event(ingress, refused, now))
 
     def _report_route(self, route: Object, refused: Refused | None, now: dt.datetime) -> None:
         if refused and refused.reason == NO_HOST:
@@ -204,12 +214,15 @@ class Controller:
 
 
 @contextlib.contextmanager
-def _others_first() -> Iterator[None]:
-    """Let it pass that another router wrote first, or the object is gone: its next event says so. Raises ApiError."""
+def _of_this_object() -> Iterator[None]:
+    """Let pass what keeps no other object from its report: another router wrote first, or the object is gone, as its
+    next event says; and the API refuses this one, as it does events of a namespace that ends. Raises ApiError."""
     try:
         yield
     except ApiError as error:
-        if error.status not in (404, 409):
+        if error.status in (403, 422):
+            log.warning("%s", error)
+        elif error.status not in (404, 409):
             raise
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from lab.release.cluster.ingress.claims import Claim, Target
 from lab.release.cluster.kube.client import Object, Objects
@@ -56,10 +56,16 @@ def _ports(entry: Object, target: Target, service: Object | None) -> list[int]:
     return [int(p["port"]) for p in ports]
 
 
+def _without_extras(text: str) -> IPv4Address | IPv6Address:
+    """Return an address without its zone; one that is mapped into IPv6 (::ffff:127.0.0.1) is the IPv4 address."""
+    address = ip_address(ip_address(text).packed)
+    return (address.ipv4_mapped if isinstance(address, IPv6Address) else None) or address
+
+
 def _ready(entry: Object) -> list[str]:
     """Return the addresses of ready endpoints that no packet of the router's own host would answer."""
     addresses = [
-        ip_address(ip_address(endpoint["addresses"][0]).packed)
+        _without_extras(endpoint["addresses"][0])
         for endpoint in entry.get("endpoints") or []
         if (endpoint.get("conditions") or {}).get("ready") is not False
     ]

@@ -30,8 +30,11 @@ log = logging.getLogger(__name__)
 
 #: Where the Service is, and the certificate that all nodes serve with.
 NAMESPACE, SERVICE, CERTIFICATE = "openshift-cluster-network", "metrics", "metrics-serving-cert"
-#: Seconds: for a kubelet to answer, for a connection to say something, until what failed is tried again.
-KUBELET_SECONDS, IDLE_SECONDS, RETRY_SECONDS = 10.0, 90.0, 5.0
+#: Seconds: for a kubelet to answer, for a client to shake hands, for a connection to say something, until what failed
+#: is tried again.
+KUBELET_SECONDS, HANDSHAKE_SECONDS, IDLE_SECONDS, RETRY_SECONDS = 10.0, 10.0, 90.0, 5.0
+#: Connections at the same time. Every pod can open some, of 60 KB each, and this process has more to do.
+CONNECTIONS = 64
 Answer = tuple[int, Object]
 
 
@@ -124,7 +127,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         """Shake hands, in this connection's thread."""
-        self.request.settimeout(IDLE_SECONDS)
+        self.request.settimeout(HANDSHAKE_SECONDS)
         self.request.do_handshake()
         super().setup()
 
@@ -162,6 +165,7 @@ class Server(ThreadingHTTPServer):
         self.kubelets = kubelets
         self._context = context
         self._names = names
+        self._free = threading.Semaphore(CONNECTIONS)
         super().__init__(("::", port), Handler)
 
     def server_bind(self) -> None:
@@ -173,6 +177,17 @@ class Server(ThreadingHTTPServer):
         """Take a connection; who connects and says nothing holds up nobody."""
         plain, address = self.socket.accept()
         return self._context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False), address
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Take no more connections at a time than CONNECTIONS; others are closed."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection until its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Leave it with those who do not speak TLS or show no certificate."""

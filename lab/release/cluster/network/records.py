@@ -21,6 +21,8 @@ EXISTS = "TYPE65280"
 #: The zone's name server: the Service by which pods ask.
 SERVER = f"ns.dns.{ZONE}."
 DNS_SERVICE = ("openshift-dns", "dns-default")
+#: Signs of a name with the dot at its end, and of one of its labels.
+LONGEST_NAME, LONGEST_LABEL = 254, 63
 SERVICE_OF_SLICE = "kubernetes.io/service-name"
 
 Object = dict[str, Any]
@@ -120,7 +122,13 @@ def records(services: Iterable[Object], slices: Iterable[Object], namespaces: It
             found.update(_of_slice(part, service_name(*key)))
     for namespace in namespaces:
         found.update(Record(f"{namespace}.{kind}.{ZONE}.", EXISTS, r"\# 0") for kind in ("svc", "pod"))
-    return frozenset(found)
+    # The API takes longer labels than DNS has: ports' names of 63 signs before the underscore, external names of any.
+    return frozenset(r for r in found if _fits(r.name) and _fits(r.data.rpartition(" ")[2]))
+
+
+def _fits(name: str) -> bool:
+    """Return whether DNS has room for a name (RFC 1035 §2.3.4); a server would refuse the whole zone for it."""
+    return len(name) <= LONGEST_NAME and all(len(label) <= LONGEST_LABEL for label in name.split("."))
 
 
 def zone_file(found: Iterable[Record], serial: int) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+import ssl
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lab.release.cluster.errors import ApiError
 from lab.release.cluster.ingress import endpoints, ingresses, routes, tuning
-from lab.release.cluster.ingress.claims import CLAIMED, Claim, Options, Refused, Target, admit
+from lab.release.cluster.ingress.claims import CLAIMED, Claim, Domain, Options, Refused, Target, admit
 from lab.release.cluster.ingress.config import Settings, pattern, render
+from lab.release.cluster.ingress.controller import Controller, State, plan
 from lab.release.cluster.ingress.endpoints import Server
-from lab.testing.router import APPS, route
+from lab.release.cluster.ingress.haproxy import ConfigurationRefused, Haproxy
+from lab.release.cluster.kube.client import Kube
+from lab.testing.router import APPS, pair, route
 
 SETTINGS = Settings("/run/router", "PEM", "CA")
 HARMLESS = routes.claim(route("harmless"), APPS)
@@ -184,6 +190,21 @@ def backend(port: object) -> dict[str, Any]:
     return {"service": {"name": "web", "port": {key: port}}}
 
 
+@pytest.mark.parametrize(
+    ("was", "put"),
+    [("2a8648ce3d030107", "2a8648ce3d030106"), ("a003020102", "a003020104")],
+    ids=["a curve that OpenSSL alone knows", "a version that X.509 has not"],
+)
+def test_a_certificate_that_cannot_be_understood_is_refused(was: str, put: str):
+    made = pair("web.example.com")
+    der = ssl.PEM_cert_to_DER_cert(made.certificate)
+    assert bytes.fromhex(was) in der
+    odd = ssl.DER_cert_to_PEM_cert(der.replace(bytes.fromhex(was), bytes.fromhex(put)))
+    tls = {"termination": "edge", "certificate": odd, "key": made.key}
+    with pytest.raises(Refused, match=r"spec\.tls\.certificate: must"):
+        routes.claim(route("odd", tls=tls), APPS)
+
+
 def test_an_ingress_makes_a_claim_for_each_path_and_its_default():
     paths = [
         {"path": "/a/", "pathType": "Prefix", "backend": backend(80)},
@@ -217,7 +238,7 @@ def test_servers_are_ready_endpoints_of_the_wanted_port():
     ports = (("http", 8080), ("metrics", 9090))
     slices = {
         ("ns", "web"): [
-            entry("IPv4", True, "192.0.2.1", "127.0.0.1", "169.254.169.254", ports=ports),
+            entry("IPv4", True, "192.0.2.1", "127.0.0.1", "169.254.169.254", "::ffff:127.0.0.1", ports=ports),
             entry("IPv4", None, "192.0.2.2", ports=ports),
             entry("IPv4", False, "192.0.2.3", ports=ports),
             entry("IPv6", True, "2001:db8::1", ports=ports),
@@ -248,3 +269,49 @@ def test_weights_are_shared_by_endpoints():
     }
     made = replace(claim("r"), targets=(Target("a", weight=75), Target("b", weight=25), Target("c", weight=0)))
     assert [server.weight for server in endpoints.servers(made, {}, slices)] == [256, 256, 256, 256, 0]
+
+
+def test_what_haproxy_refuses_is_found_by_halves(tmp_path: Path):
+    tried = 0
+
+    class Counted(Haproxy):
+        def try_out(self, files: Any) -> None:
+            nonlocal tried
+            tried += 1
+            if b"weak" in b"".join(text.encode() for text in files("/files").values()):
+                raise ConfigurationRefused("haproxy refuses it")
+
+    controller = Controller(Kube("https://nobody", "", None), Counted(tmp_path), Domain(APPS))
+    names = [f"r{number}" for number in range(200)]
+    wanted = tuple((claim(name, host=f"{name}.example.com"), ()) for name in [*names[:150], "weak", *names[150:]])
+    fit, _ = controller._fit(wanted, SETTINGS)
+    assert [entry for entry in wanted if entry[0].name != "weak"] == list(fit)
+    assert [entry.name for entry in controller._unfit] == ["weak"]
+    assert tried < 30
+
+
+def test_a_namespace_that_ends_keeps_no_other_ingress_from_its_report(tmp_path: Path):
+    reported = []
+
+    class Api(Kube):
+        def create(self, obj: dict[str, Any]) -> None:
+            raise ApiError("POST", "/events", 403, "namespace ending is being terminated")
+
+        def replace(self, obj: dict[str, Any], sub: str = "") -> dict[str, Any]:
+            reported.append(obj["metadata"]["name"])
+            return obj
+
+    notes = {"haproxy.router.openshift.io/timeout": "never"}
+    spec = {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}
+    found = {
+        (space, f"of-{space}"): {
+            "metadata": {"name": f"of-{space}", "namespace": space, "annotations": more},
+            "spec": spec,
+        }
+        for space, more in (("ending", notes), ("living", {}))
+    }
+    state = State({}, found, {}, {}, {})
+    Controller(Api("https://nobody", "", None), Haproxy(tmp_path), Domain(APPS))._report(
+        plan(state, Domain(APPS)), state
+    )
+    assert reported == ["of-living"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -20,6 +21,7 @@ from lab.release.cluster.metrics import server as metrics
 from lab.release.cluster.metrics import usage
 from lab.release.cluster.nodes.probes import storage
 from lab.testing.clusterapi import Api, Object
+from lab.waiting import wait_until
 
 TIME = "2026-01-01T00:00:00Z"
 ROOT = "/apis/metrics.k8s.io/v1beta1"
@@ -196,3 +198,18 @@ def test_only_the_front_proxy_of_the_clusters_own_ca_may_ask(asked: Asked) -> No
     other = certificates.authority("ca", unit="x", lifetime=certificates.DAY)
     with pytest.raises((requests.exceptions.SSLError, requests.exceptions.ConnectionError)):
         asked.get(ROOT, signer=other)
+
+
+def test_connections_that_say_nothing_are_bounded(asked: Asked) -> None:
+    with contextlib.ExitStack() as opened:
+        for _ in range(metrics.CONNECTIONS + 1):
+            last = opened.enter_context(
+                socket.create_connection(("127.0.0.1", asked.server.server_address[1]), timeout=5)
+            )
+        assert last.recv(1) == b""
+
+    def serving() -> bool:
+        return any("process_request_thread" in thread.name for thread in threading.enumerate())
+
+    wait_until(lambda: not serving(), 5, "all connections to end", poll=0.05)
+    assert asked.get(ROOT)[0] == 200

@@ -125,6 +125,9 @@ def test_names_of_all_kinds_and_names_that_are_not_there(node):
             service("db", clusterIP="None"),
             service("out", type="ExternalName", externalName="www.example.lab"),
             service("nowhere", type="ExternalName", externalName="no.example.lab"),
+            # Names that Kubernetes allows and DNS does not.
+            service("long", clusterIP="172.30.0.8", ports=[{"name": "p" * 63, "port": 80, "protocol": "TCP"}]),
+            service("longer", type="ExternalName", externalName="l" * 64),
         ]
     )
     node.feed(services, dict([endpoints("db", many)]), ("ns", "empty"))
@@ -143,6 +146,7 @@ def test_names_of_all_kinds_and_names_that_are_not_there(node):
     assert node.ask("db.ns.svc.cluster.local").flags & dns.flags.TC
     (rrset,) = node.ask("db.ns.svc.cluster.local", tcp=True).answer
     assert {str(item) for item in rrset} == set(many)
+    assert node.answers("long.ns.svc.cluster.local") == {"172.30.0.8"}
     # Aliases lead out of the zone.
     assert node.answers("out.ns.svc.cluster.local") == {"www.example.lab.", "192.0.2.7"}
     assert node.code("nowhere.ns.svc.cluster.local") == "NXDOMAIN"
