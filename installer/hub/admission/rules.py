@@ -46,11 +46,11 @@ RULES: Mapping[Kind, Rule] = {
 
 def refusal(kind: Kind, old: Json | None, new: Json) -> str:
     """Return all that is wrong with a new object or a change, joined; empty where it may be stored."""
+    if old is not None and is_deleted(new):
+        return ""
     check = RULES[kind].check
     problems = check(old, new)
     if old is not None:
-        if is_deleted(new):
-            return ""
         known = check(None, old)
         problems = [problem for problem in problems if problem not in known]
     return "; ".join(problems)

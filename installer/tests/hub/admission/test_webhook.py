@@ -26,6 +26,7 @@ from installer.hub.kube.kinds import AGENT, BARE_METAL_HOST, CLUSTER_DEPLOYMENT,
 from installer.testing.hub.apiserver import api_server
 from installer.testing.service.rendezvous_kit import free_port
 
+DEEP = {"baremetalhost.metal3.io/status": '{"a":' * 2000, "reboot.metal3.io": '{"a":' * 2000}
 SPEC = {"bootMACAddress": "00:00:5e:00:53:01", "online": True}
 
 
@@ -55,6 +56,7 @@ def test_a_wrong_object_is_refused_with_all_that_is_wrong():
         (BARE_METAL_HOST, host("x"), host("x", finalizers=[]), ""),
         (BARE_METAL_HOST, host("x"), host("y"), "spec.bootMACAddress: 'y' is no MAC address; spec.bootMACAddress: it"),
         (BARE_METAL_HOST, host(), host("00:00:5e:00:53:02", deletionTimestamp="now"), ""),
+        (BARE_METAL_HOST, host(annotations=DEEP), host(annotations=DEEP, finalizers=[]), ""),
         (INFRA_ENV, None, {"spec": {"clusterRef": {"name": "a"}, "osImageVersion": "4"}}, "spec.osImageVersion"),
         (INFRA_ENV, {"spec": {"clusterRef": {"name": "a"}}}, {"spec": {}}, "spec.clusterRef: cannot change"),
         (INFRA_ENV, {"spec": {"proxy": {}}}, {"spec": {"osImageVersion": "4"}}, ""),
