@@ -81,10 +81,10 @@ def test_a_new_certificate_is_shown_once_the_api_server_trusts_it_and_silent_cli
     now, place = [0.0], Place("127.0.0.1", free_port())
     authorities = Authorities(place.names, lambda: now[0])
 
-    def ask(bundle):
+    def ask(bundle, body=b""):
         context = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
         connection = http.client.HTTPSConnection("127.0.0.1", place.port, context=context, timeout=20)
-        connection.request("POST", "/baremetalhosts?timeout=10s", asked(host("x")))
+        connection.request("POST", "/baremetalhosts?timeout=10s", body or asked(host("x")))
         answer = json.loads(connection.getresponse().read())
         connection.close()
         return answer["response"]["allowed"]
@@ -99,6 +99,9 @@ def test_a_new_certificate_is_shown_once_the_api_server_trusts_it_and_silent_cli
 
         first = bundle()
         assert ask(first) is False
+        # The API server takes 3 MiB; it is etcd that says which object is too large.
+        largest, stored = (host("x", annotations={"x": "y" * (size << 19)}) for size in (6, 3))
+        assert ask(first, asked(largest, stored)) is True
         version = api.get(CONFIGURATION, KEY)["metadata"]["resourceVersion"]
         assert registrar.step()
         assert api.get(CONFIGURATION, KEY)["metadata"]["resourceVersion"] == version
