@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from installer.errors import InstallerError
@@ -57,7 +58,7 @@ class InCluster:
 
     def node(self, api: Api) -> str:
         """Return the name of the node. Raises KubeError, and SetupError where none has the address."""
-        address = self.listen.rpartition(":")[0].strip("[]")
+        address = str(ip_address(self.listen.rpartition(":")[0].strip("[]")))
         nodes = api.list(NODE)[0]
         seen = {
             str(item["address"]): str(labels_of(node).get("kubernetes.io/hostname") or key_of(node).name)

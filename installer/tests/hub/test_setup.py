@@ -9,10 +9,10 @@ from installer.testing.hub.apiserver import ApiServer, Store
 
 def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first():
     server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values(), setup.NODE)))
-    wanted, key = setup.InCluster("r.example/node0@sha256:1", "[2001:db8::2]:8090"), Key("node0-hub", "node0-hub")
+    wanted, key = setup.InCluster("r.example/node0@sha256:1", "[2001:DB8::2]:8090"), Key("node0-hub", "node0-hub")
     try:
         api = server.api()
-        with pytest.raises(setup.SetupError, match=r"--listen \[2001:db8::2\]:8090: no node has this address"):
+        with pytest.raises(setup.SetupError, match=r"--listen \[2001:DB8::2\]:8090: no node has this address"):
             setup.install(api, wanted)
         assert api.get(setup.KINDS["Namespace"], Key("", "node0-hub")) is None  # nothing was made
         for number in (1, 2):
@@ -25,7 +25,7 @@ def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first
         assert pod["nodeSelector"] == {"kubernetes.io/hostname": "host-2"}
         [container] = pod["containers"]
         assert container["image"] == wanted.image
-        assert container["args"][-3:] == ["[2001:db8::2]:8090", "--webhook", "[2001:db8::2]:9443"]
+        assert container["args"][-3:] == ["[2001:DB8::2]:8090", "--webhook", "[2001:DB8::2]:9443"]
         api.patch(setup.SERVICE, key, {"spec": {"clusterIP": "172.30.0.9"}})
         setup.install(api, wanted)
         assert api.get(setup.SERVICE, key)["spec"]["clusterIP"] == "172.30.0.9"
