@@ -179,25 +179,30 @@ class Registrar:
         if not self._is_leading():
             return False
         try:
-            self._write()
+            is_there = self._write()
         except KubeError as error:
             if str(error) != self._said:
                 log.warning("webhooks: %s", error)
             self._said = str(error)
             return False
         self._said = ""
-        # Only now does the API server trust the newest.
-        self._authorities.use()
+        # API servers trust the newest a moment after it is written: it is shown from the next look on.
+        if is_there:
+            self._authorities.use()
         return True
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Write the configuration unless it is already as wanted, and return whether it was."""
         wanted = configuration(self._place, self._authorities.bundle)
         old = self._api.get(CONFIGURATION, KEY)
         if old is None:
             self._api.create(CONFIGURATION, wanted)
             log.info("webhooks: the API server asks this operator what it may store")
-        elif not _has(old.get("webhooks"), wanted["webhooks"]):
-            self._api.update(CONFIGURATION, old | {"webhooks": wanted["webhooks"]})
+            return False
+        if _has(old.get("webhooks"), wanted["webhooks"]):
+            return True
+        self._api.update(CONFIGURATION, old | {"webhooks": wanted["webhooks"]})
+        return False
 
     def end(self) -> None:
         """Take the configuration away, unless another operator has made it its own."""
