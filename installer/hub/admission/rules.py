@@ -1,7 +1,7 @@
-"""What the webhooks refuse: of each kind its rules, and the name by which the field knows its webhook (hub.md §3).
+"""Rules of the webhooks by kind, and the names that the field gives the webhooks (hub.md §3).
 
-An object that was wrong before, such as one from the time without webhooks, may change: only what the change itself
-brings is refused, lest a finalizer could never be taken away.
+An object that is wrong already, such as one stored before there were webhooks, may still change: only mistakes that the
+change adds are refused. Otherwise its finalizers could never be removed.
 """
 
 from __future__ import annotations

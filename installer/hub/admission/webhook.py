@@ -1,8 +1,8 @@
-"""The rules served to the API server: HTTPS on a port of its own, and the configuration that has it ask.
+"""Admission webhooks: the rules behind an HTTPS server, and the configuration by which the API server calls it.
 
-Certificates are made by the operator, kept in memory and replaced long before they end. The API server trusts what the
-configuration says (`caBundle`), which the operator that leads writes. While it runs, what it does not answer is
-refused (failurePolicy Fail, as in the field); with its end the configuration goes, so that nothing waits for it.
+The operator makes its certificates, keeps them in memory and replaces them long before they expire. The API server
+trusts the authorities in the configuration (`caBundle`), which the leading operator writes. A change that the server
+does not answer is refused (failurePolicy Fail, as in the field), so an operator that ends removes the configuration.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ SERVICE = "node0-hub"
 LIFETIME = timedelta(days=30)
 # A certificate is replaced after this part of its life.
 _RENEWED = 0.5
-# Between two looks at the configuration (s), which somebody may have changed or removed.
+# Interval of checks of the configuration (s), which somebody may have changed or removed.
 _LOOK = 60.0
-# The API server waits for an answer so long (s), and closes an idle connection after 90 s by itself.
+# Timeout of the API server for an answer (s); it closes an idle connection by itself after 90 s.
 _ANSWER_SECONDS, _IDLE_SECONDS = 10, 120.0
 # A review has the request's object, of at most 3 MiB, and the one in etcd, of at most 1.5 MiB.
 _LONGEST = 5 << 20
@@ -52,8 +52,7 @@ _PATHS = {f"/{kind.plural}": kind for kind in RULES}
 
 @dataclass(frozen=True)
 class Place:
-    """What the server listens at, and how the API server reaches it: by that address, or by the Service that is
-    `node0-hub` in a namespace."""
+    """Address and port of the server; the API server reaches it there, or by the Service `node0-hub` of a namespace."""
 
     address: str
     port: int
@@ -67,7 +66,7 @@ class Place:
         return (f"{SERVICE}.{self.service_namespace}.svc",)
 
     def client_config(self, path: str) -> Json:
-        """Return how a webhook is reached, without its authority."""
+        """Return a webhook's `clientConfig` without `caBundle`."""
         if self.service_namespace:
             return {"service": {"namespace": self.service_namespace, "name": SERVICE, "path": path, "port": 443}}
         host = f"[{self.address}]" if ":" in self.address else self.address
@@ -75,7 +74,7 @@ class Place:
 
 
 def review(kind: Kind, body: bytes) -> Json:
-    """Return the answer to an AdmissionReview (v1). Raises ValueError for what is none."""
+    """Return the answer to an AdmissionReview (v1). Raises ValueError for any other body."""
     try:
         request = json.loads(body)["request"]
         new, old = request["object"], request.get("oldObject")
@@ -89,7 +88,7 @@ def review(kind: Kind, body: bytes) -> Json:
 
 
 class Authorities:
-    """The server's certificate and those that sign it: the newest, and the one before while its last users go."""
+    """The server's certificate and the authorities that API servers are to trust: the newest and the one before it."""
 
     def __init__(self, names: tuple[str, ...], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._names = names
