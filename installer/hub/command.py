@@ -38,12 +38,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_in_cluster(image: str | None, listen: str | None) -> None:
+    from installer.hub.crds.manifests import WEBHOOK_PORT
     from installer.rendezvous.standalone import listening
 
     if bool(image) != bool(listen):
         raise ConfigError("--image and --listen: both, for an operator in the cluster, or neither")
-    if listen:
-        listening(listen)
+    if listen and listening(listen)[1] == WEBHOOK_PORT:
+        raise ConfigError(f"--listen {listen}: port {WEBHOOK_PORT} is that of the operator's webhooks")
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -57,13 +58,16 @@ def _run(args: argparse.Namespace) -> int:
     else:
         problems += [f"--{name}: only with --service" for name in ("token", "ca") if getattr(args, name)]
         problems += [] if args.listen else ["needs --listen for a service of its own, or --service for a running one"]
+    taken: dict[tuple[str, int], str] = {}
     for option in ("listen", "metrics", "webhook"):
         if getattr(args, option):
             try:
-                address, _ = listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
+                place = address, _ = listening(getattr(args, option), f"--{option}", is_for_hosts=option == "listen")
                 # In a cluster the API server asks its Service.
                 if option == "webhook" and args.kubeconfig and ip_address(address).is_unspecified:
                     problems.append(f"--webhook {args.webhook}: must be the address at which the API server asks")
+                if (other := taken.setdefault(place, option)) != option:
+                    problems.append(f"--{option} {getattr(args, option)}: is that of --{other}")
             except ConfigError as error:
                 problems.append(str(error))
     if args.bmc_ca:

@@ -186,7 +186,7 @@ def run(
             if webhook:
                 # Within a cluster there is a Service; anywhere else the API server is given the address.
                 place = Place(*webhook, service_namespace="" if kubeconfig else namespace)
-                serving.enter_context(_asked(place, lease_api, leader, stop))
+                serving.enter_context(_webhooks(place, lease_api, leader, stop))
             settings = ServiceConfigController(manager.hub, access.mirror, namespace)
             manager.run([settings, *(make(manager.hub) for make in controllers)], stop)
     log.info("ended")
@@ -194,8 +194,8 @@ def run(
 
 
 @contextlib.contextmanager
-def _asked(place: Place, api: Api, leader: Leader, stop: threading.Event) -> Iterator[None]:
-    """Have the API server ask this operator what it may store, for the block."""
+def _webhooks(place: Place, api: Api, leader: Leader, stop: threading.Event) -> Iterator[None]:
+    """Serve the webhooks, and have the API server call them while this operator leads, for the length of the block."""
     authorities = Authorities(place.names)
     registrar = Registrar(api, place, authorities, leader.is_leading)
     with webhook_served(place, authorities):

@@ -6,11 +6,13 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from installer.errors import InstallerError
 from installer.hub.admission.webhook import CONFIGURATION
 from installer.hub.admission.webhook import KEY as WEBHOOKS
+from installer.hub.crds.manifests import NAMESPACE as OPERATOR_NAMESPACE
 from installer.hub.crds.manifests import definitions, in_cluster_objects, operator_objects
 from installer.hub.kube.api import Api, Conflict, NotFound
 from installer.hub.kube.kinds import CRD, CUSTOM, NAMESPACE, Json, Kind, key_of, labels_of
@@ -35,8 +37,11 @@ KINDS = {
     )
 }
 NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
+POD = Kind("", "v1", "pods", "Pod")
 # Deadline for definitions to be served, or gone (s).
 _ESTABLISHED_SECONDS = 60.0
+# Deadline for the operator's pod to be gone (s): its grace period, and some.
+_ENDED_SECONDS = 90.0
 
 
 class SetupError(InstallerError):
@@ -57,7 +62,7 @@ class InCluster:
 
     def node(self, api: Api) -> str:
         """Return the name of the node. Raises KubeError, and SetupError where none has the address."""
-        address = self.listen.rpartition(":")[0].strip("[]")
+        address = str(ip_address(self.listen.rpartition(":")[0].strip("[]")))
         nodes = api.list(NODE)[0]
         seen = {
             str(item["address"]): str(labels_of(node).get("kubernetes.io/hostname") or key_of(node).name)
@@ -149,6 +154,7 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
     for kind, obj in ours:
         if kind is DEPLOYMENT:
             api.delete(kind, key_of(obj))
+    _wait_ended(api)
     # Of an operator that was killed it is still there, and would refuse what follows.
     if (asking := api.get(CONFIGURATION, WEBHOOKS)) is not None and is_ours(asking):
         api.delete(CONFIGURATION, WEBHOOKS)
@@ -171,6 +177,18 @@ def uninstall(api: Api, *, with_resources: bool) -> int:
             _shown(unfinished),
         )
     return 0
+
+
+def _wait_ended(api: Api) -> None:
+    """Wait until no pod of the operator is left. Raises SetupError."""
+    deadline = time.monotonic() + _ENDED_SECONDS
+    while pods := api.list(POD, OPERATOR_NAMESPACE, "app=node0-hub")[0]:
+        if time.monotonic() > deadline:
+            names = ", ".join(str(key_of(pod)) for pod in pods)
+            raise SetupError(
+                f"the operator still runs after {_ENDED_SECONDS:.0f} s, try again once it has ended: {names}"
+            )
+        time.sleep(0.5)
 
 
 def _shown(objects: list[tuple[Kind, Json]]) -> str:

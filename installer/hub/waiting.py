@@ -16,6 +16,7 @@ from installer.hub.conditions import condition
 from installer.hub.kube import kinds
 from installer.hub.kube.api import Api, Invalid, KubeError, Unauthorized
 from installer.hub.kube.kinds import Json, Key, Kind
+from installer.hub.tables.clusterspec import required
 
 log = logging.getLogger("installer.hub")
 NOT_IN_TIME, BLOCKED = EXIT_BOOTSTRAP_FAILED, EXIT_INSTALL_FAILED
@@ -142,16 +143,26 @@ def run(api: Api, resource: str, namespace: str, seconds: float) -> int:
         time.sleep(_LOOK)
 
 
-def _blocked_hosts(api: Api, deployment: Key) -> Iterator[str]:
-    """Yield what keeps the hosts of a ClusterDeployment's own InfraEnvs from booting."""
-    for env in api.list(kinds.INFRA_ENV)[0]:
-        reference = (env.get("spec") or {}).get("clusterRef") or {}
-        if (reference.get("namespace"), reference.get("name")) != deployment:
-            continue
-        key = kinds.key_of(env)
-        yield from (f"InfraEnv {key}: {text}" for text in judge_infra_env(env).blocked)
-        for bmh in api.list(kinds.BARE_METAL_HOST, key.namespace, f"{INFRA_ENV}={key.name}")[0]:
-            yield from (f"BareMetalHost {kinds.key_of(bmh)}: {text}" for text in judge_host(bmh).blocked)
+def _blocked_hosts(api: Api, deployment: Key, needed: int) -> list[str]:
+    """Return what keeps the hosts of a ClusterDeployment's own InfraEnvs from booting; nothing where as many as are
+    `needed` can boot, or where the user may not list them all."""
+    blocked, able = [], 0
+    try:
+        for env in api.list(kinds.INFRA_ENV)[0]:
+            reference = (env.get("spec") or {}).get("clusterRef") or {}
+            if (reference.get("namespace"), reference.get("name")) != deployment:
+                continue
+            key = kinds.key_of(env)
+            if no_image := judge_infra_env(env).blocked:
+                blocked += [f"InfraEnv {key}: {text}" for text in no_image]
+                continue
+            for bmh in api.list(kinds.BARE_METAL_HOST, key.namespace, f"{INFRA_ENV}={key.name}")[0]:
+                texts = judge_host(bmh).blocked
+                blocked += [f"BareMetalHost {kinds.key_of(bmh)}: {text}" for text in texts]
+                able += not texts
+    except Invalid:
+        return []
+    return blocked if able < needed else []
 
 
 def _look(api: Api, kind: Kind, key: Key, judge: Callable[[Json], Verdict]) -> Verdict:
@@ -164,7 +175,10 @@ def _look(api: Api, kind: Kind, key: Key, judge: Callable[[Json], Verdict]) -> V
         if kind is kinds.CLUSTER_DEPLOYMENT and reference and not verdict.done:
             install = api.get(kinds.AGENT_CLUSTER_INSTALL, Key(key.namespace, reference.get("name", "")))
             of_install = judge_install(install) if install else Verdict()
-            blocked = verdict.blocked or of_install.blocked or list(_blocked_hosts(api, key))
+            blocked = verdict.blocked or of_install.blocked
+            # Once it has begun it no longer depends on BMCs.
+            if not blocked and condition(install or {}, "Completed").get("reason") != "InstallationInProgress":
+                blocked = _blocked_hosts(api, key, max(1, sum(required(install or {}))))
             return Verdict(False, blocked, of_install.sentences or verdict.sentences)
     except (Invalid, Unauthorized):
         raise

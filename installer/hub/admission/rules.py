@@ -1,7 +1,7 @@
-"""What the webhooks refuse: of each kind its rules, and the name by which the field knows its webhook (hub.md §3).
+"""Rules of the webhooks by kind, and the names that the field gives the webhooks (hub.md §3).
 
-An object that was wrong before, such as one from the time without webhooks, may change: only what the change itself
-brings is refused, lest a finalizer could never be taken away.
+An object that is wrong already, such as one stored before there were webhooks, may still change: only mistakes that the
+change adds are refused. Otherwise its finalizers could never be removed.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ RULES: Mapping[Kind, Rule] = {
 
 def refusal(kind: Kind, old: Json | None, new: Json) -> str:
     """Return all that is wrong with a new object or a change, joined; empty where it may be stored."""
+    if old is not None and is_deleted(new):
+        return ""
     check = RULES[kind].check
     problems = check(old, new)
     if old is not None:
-        if is_deleted(new):
-            return ""
         known = check(None, old)
         problems = [problem for problem in problems if problem not in known]
     return "; ".join(problems)

@@ -1,8 +1,8 @@
-"""The rules served to the API server: HTTPS on a port of its own, and the configuration that has it ask.
+"""Admission webhooks: the rules behind an HTTPS server, and the configuration by which the API server calls it.
 
-Certificates are made by the operator, kept in memory and replaced long before they end. The API server trusts what the
-configuration says (`caBundle`), which the operator that leads writes. While it runs, what it does not answer is
-refused (failurePolicy Fail, as in the field); with its end the configuration goes, so that nothing waits for it.
+The operator makes its certificates, keeps them in memory and replaces them long before they expire. The API server
+trusts the authorities in the configuration (`caBundle`), which the leading operator writes. A change that the server
+does not answer is refused (failurePolicy Fail, as in the field), so an operator that ends removes the configuration.
 """
 
 from __future__ import annotations
@@ -41,19 +41,18 @@ SERVICE = "node0-hub"
 LIFETIME = timedelta(days=30)
 # A certificate is replaced after this part of its life.
 _RENEWED = 0.5
-# Between two looks at the configuration (s), which somebody may have changed or removed.
+# Interval of checks of the configuration (s), which somebody may have changed or removed.
 _LOOK = 60.0
-# The API server waits for an answer so long (s), and closes an idle connection after 90 s by itself.
+# Timeout of the API server for an answer (s); it closes an idle connection by itself after 90 s.
 _ANSWER_SECONDS, _IDLE_SECONDS = 10, 120.0
-# etcd takes no object that is larger than 1.5 MiB; there are two in a review.
-_LONGEST = 4 << 20
+# A review has the request's object, of at most 3 MiB, and the one in etcd, of at most 1.5 MiB.
+_LONGEST = 5 << 20
 _PATHS = {f"/{kind.plural}": kind for kind in RULES}
 
 
 @dataclass(frozen=True)
 class Place:
-    """What the server listens at, and how the API server reaches it: by that address, or by the Service that is
-    `node0-hub` in a namespace."""
+    """Address and port of the server; the API server reaches it there, or by the Service `node0-hub` of a namespace."""
 
     address: str
     port: int
@@ -67,7 +66,7 @@ class Place:
         return (f"{SERVICE}.{self.service_namespace}.svc",)
 
     def client_config(self, path: str) -> Json:
-        """Return how a webhook is reached, without its authority."""
+        """Return a webhook's `clientConfig` without `caBundle`."""
         if self.service_namespace:
             return {"service": {"namespace": self.service_namespace, "name": SERVICE, "path": path, "port": 443}}
         host = f"[{self.address}]" if ":" in self.address else self.address
@@ -75,7 +74,7 @@ class Place:
 
 
 def review(kind: Kind, body: bytes) -> Json:
-    """Return the answer to an AdmissionReview (v1). Raises ValueError for what is none."""
+    """Return the answer to an AdmissionReview (v1). Raises ValueError for any other body."""
     try:
         request = json.loads(body)["request"]
         new, old = request["object"], request.get("oldObject")
@@ -89,7 +88,7 @@ def review(kind: Kind, body: bytes) -> Json:
 
 
 class Authorities:
-    """The server's certificate and those that sign it: the newest, and the one before while its last users go."""
+    """The server's certificate and the authorities that API servers are to trust: the newest and the one before it."""
 
     def __init__(self, names: tuple[str, ...], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._names = names
@@ -179,32 +178,37 @@ class Registrar:
         if not self._is_leading():
             return False
         try:
-            self._write()
+            is_there = self._write()
         except KubeError as error:
             if str(error) != self._said:
                 log.warning("webhooks: %s", error)
             self._said = str(error)
             return False
         self._said = ""
-        # Only now does the API server trust the newest.
-        self._authorities.use()
+        # API servers trust the newest a moment after it is written: it is shown from the next look on.
+        if is_there:
+            self._authorities.use()
         return True
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Write the configuration unless it is already as wanted, and return whether it was."""
         wanted = configuration(self._place, self._authorities.bundle)
         old = self._api.get(CONFIGURATION, KEY)
         if old is None:
             self._api.create(CONFIGURATION, wanted)
             log.info("webhooks: the API server asks this operator what it may store")
-        elif not _has(old.get("webhooks"), wanted["webhooks"]):
-            self._api.update(CONFIGURATION, old | {"webhooks": wanted["webhooks"]})
+            return False
+        if _has(old.get("webhooks"), wanted["webhooks"]):
+            return True
+        self._api.update(CONFIGURATION, old | {"webhooks": wanted["webhooks"]})
+        return False
 
     def end(self) -> None:
-        """Take the configuration away, unless another operator has made it its own."""
+        """Take the configuration away, unless it has the API server call another operator."""
         try:
             old = self._api.get(CONFIGURATION, KEY)
-            ours = {hook["clientConfig"].get("caBundle") for hook in (old or {}).get("webhooks") or ()}
-            if old is not None and ours == {self._authorities.bundle}:
+            called = [hook["clientConfig"] | {"caBundle": ""} for hook in (old or {}).get("webhooks") or ()]
+            if old and called == [hook["clientConfig"] for hook in configuration(self._place, "")["webhooks"]]:
                 self._api.delete(CONFIGURATION, KEY, version=old["metadata"]["resourceVersion"])
         except Conflict:
             return  # another's by now

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
+from installer.common.formats import jsontext
 from installer.hub.baremetal.states import OLD_NAMES, Credentials, Fault, Host, Operational, State, Wanted
 from installer.hub.conditions import NO_SECOND, Condition, set_conditions, timestamp
 from installer.hub.kube.kinds import Json, annotations_of, is_deleted, key_of, labels_of
@@ -83,7 +83,7 @@ def _arguments(text: str) -> Mapping[str, Any]:
 def json_object(text: str) -> Json | None:
     """Return the JSON object that an annotation's value is, None for anything else."""
     try:
-        value = json.loads(text)
+        value = jsontext.loads(text)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None

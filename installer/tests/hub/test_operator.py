@@ -63,6 +63,7 @@ def test_an_operator_has_the_same_name_at_each_start(tmp_path):
         ),
         (["--token", "a", "--ca", "b", "--listen", "192.0.2.1:1"], ["--token: only with", "--ca: only with"]),
         (["--listen", "0.0.0.0:1", "--metrics", "x"], ["--listen 0.0.0.0:1: ", "--metrics x: must be ADDRESS:PORT"]),
+        (["--listen", "192.0.2.1:1", "--webhook", "192.0.2.1:1"], ["--webhook 192.0.2.1:1: is that of --listen"]),
     ],
 )
 def test_a_command_line_s_mistakes_are_all_told_before_anything_is_made(words, problems, tmp_path):
@@ -73,6 +74,12 @@ def test_a_command_line_s_mistakes_are_all_told_before_anything_is_made(words, p
     assert len(lines) == len(problems)
     assert all(problem in line for problem, line in zip(problems, lines, strict=True))
     assert not (tmp_path / "new").exists()
+
+
+def test_an_operator_in_the_cluster_leaves_the_webhooks_their_port():
+    args = parser().parse_args(["hub", "install", "--image", "x", "--listen", "192.0.2.1:9443"])
+    with pytest.raises(ConfigError, match=r"--listen 192.0.2.1:9443: port 9443 is that of the operator's webhooks"):
+        command.run(args)
 
 
 def test_a_kubeconfig_that_is_none_is_one_line(tmp_path):

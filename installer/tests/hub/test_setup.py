@@ -7,12 +7,12 @@ from installer.hub.kube.kinds import CLUSTER_IMAGE_SET, INFRA_ENV, Key
 from installer.testing.hub.apiserver import ApiServer, Store
 
 
-def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first():
-    server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values(), setup.NODE)))
-    wanted, key = setup.InCluster("r.example/node0@sha256:1", "[2001:db8::2]:8090"), Key("node0-hub", "node0-hub")
+def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first(monkeypatch):
+    server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values(), setup.NODE, setup.POD)))
+    wanted, key = setup.InCluster("r.example/node0@sha256:1", "[2001:DB8::2]:8090"), Key("node0-hub", "node0-hub")
     try:
         api = server.api()
-        with pytest.raises(setup.SetupError, match=r"--listen \[2001:db8::2\]:8090: no node has this address"):
+        with pytest.raises(setup.SetupError, match=r"--listen \[2001:DB8::2\]:8090: no node has this address"):
             setup.install(api, wanted)
         assert api.get(setup.KINDS["Namespace"], Key("", "node0-hub")) is None  # nothing was made
         for number in (1, 2):
@@ -25,10 +25,18 @@ def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first
         assert pod["nodeSelector"] == {"kubernetes.io/hostname": "host-2"}
         [container] = pod["containers"]
         assert container["image"] == wanted.image
-        assert container["args"][-3:] == ["[2001:db8::2]:8090", "--webhook", "[2001:db8::2]:9443"]
+        assert container["args"][-3:] == ["[2001:DB8::2]:8090", "--webhook", "[2001:DB8::2]:9443"]
         api.patch(setup.SERVICE, key, {"spec": {"clusterIP": "172.30.0.9"}})
         setup.install(api, wanted)
         assert api.get(setup.SERVICE, key)["spec"]["clusterIP"] == "172.30.0.9"
+        pod = setup.POD.new(key)
+        pod["metadata"]["labels"] = {"app": "node0-hub"}
+        api.create(setup.POD, pod)
+        monkeypatch.setattr(setup, "_ENDED_SECONDS", 0.1)
+        with pytest.raises(setup.SetupError, match=r"the operator still runs after 0 s, .*: node0-hub/node0-hub"):
+            setup.uninstall(api, with_resources=False)
+        assert api.get(setup.KINDS["ClusterRole"], Key("", "node0-hub"))  # it needs its rights to end
+        api.delete(setup.POD, key)
         setup.uninstall(api, with_resources=False)
         assert not api.list(setup.DEPLOYMENT)[0]
         assert not api.list(setup.SERVICE)[0]
@@ -37,7 +45,7 @@ def test_an_operator_in_the_cluster_runs_where_the_hosts_reach_it_and_goes_first
 
 
 def test_resources_that_the_operator_has_not_ended_are_named_as_left_in_its_service(caplog):
-    server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values())))
+    server = ApiServer(Store((*ApiServer.KINDS, *setup.KINDS.values(), setup.POD)))
     try:
         api = server.api()
         setup.install(api)

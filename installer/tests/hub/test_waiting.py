@@ -7,6 +7,7 @@ import pytest
 
 from installer.errors import ConfigError
 from installer.hub import waiting
+from installer.hub.kube.api import Invalid
 from installer.hub.kube.kinds import AGENT_CLUSTER_INSTALL, BARE_METAL_HOST, CLUSTER_DEPLOYMENT, INFRA_ENV, Key
 from installer.testing.hub.apiserver import api_server
 
@@ -81,6 +82,37 @@ def test_a_deployment_is_blocked_by_the_bmcs_of_its_own_infra_envs_hosts(caplog,
         assert waiting.run(api, "cd/one", "n", 5) == waiting.BLOCKED
     assert "BareMetalHost n/own-0: new, no status: registration error: it refuses the account" in caplog.messages[-1]
     assert "other-0" not in caplog.messages[-1]
+
+
+@pytest.mark.parametrize("reason", ["others boot", "it has begun", "forbidden"])
+def test_a_host_that_cannot_boot_blocks_no_cluster_that_goes_on_without_it(caplog, monkeypatch, reason):
+    monkeypatch.setattr(waiting, "_SURE", 0.05)
+    monkeypatch.setattr(waiting, "_LOOK", 0.01)
+    key = Key("n", "one")
+    with api_server() as server, caplog.at_level(logging.INFO, "installer.hub"):
+        api = server.api()
+        api.create(CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT.new(key, spec={"clusterInstallRef": {"name": "one"}}))
+        spec = {"provisionRequirements": {"controlPlaneAgents": 1}}
+        install = api.create(AGENT_CLUSTER_INSTALL, AGENT_CLUSTER_INSTALL.new(key, spec=spec))
+        if reason == "it has begun":
+            conditions = [said("Completed", "False", "InstallationInProgress")]
+            api.update_status(AGENT_CLUSTER_INSTALL, install | {"status": {"conditions": conditions}})
+        api.create(INFRA_ENV, INFRA_ENV.new(key, spec={"clusterRef": key._asdict()}))
+        broken = {"errorType": "power management error", "errorMessage": "it refuses the account", "errorCount": 4}
+        for name, status in [("broken", broken), *([("good", {})] if reason == "others boot" else [])]:
+            bmh = BARE_METAL_HOST.new(Key("n", name))
+            bmh["metadata"]["labels"] = {"infraenvs.agent-install.openshift.io": "one"}
+            api.update_status(BARE_METAL_HOST, api.create(BARE_METAL_HOST, bmh) | {"status": status})
+        if reason == "forbidden":  # a user's rights end with the namespace
+            of_namespace, everywhere = api.list, Invalid(403, "Forbidden", "infraenvs is forbidden")
+
+            def listed(kind, namespace="", labels=""):
+                if not namespace:
+                    raise everywhere
+                return of_namespace(kind, namespace, labels)
+
+            monkeypatch.setattr(api, "list", listed)
+        assert waiting.run(api, "cd/one", "n", 0.5) == waiting.NOT_IN_TIME
 
 
 def test_what_is_missing_may_be_on_its_way(monkeypatch):
