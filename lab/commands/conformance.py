@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from installer.common.numbers import real_type, whole_type
-from lab.commands import access
+from lab.commands import access, interrupts
 from lab.conformance import images, results, running, suite
 from lab.conformance.errors import ConformanceError
 from lab.conformance.running import Cluster
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add(
         "--report", type=Path, metavar="DIR",
-        help="new directory for junit.xml and logs (default: below ~/.local/state/node0)",
+        help="new directory for junit.xml and logs (default: one for each run, below ~/.local/state/node0)",
     )  # fmt: skip
 
 
@@ -67,7 +68,6 @@ def show(plan: suite.Plan) -> None:
 def run(arguments: argparse.Namespace, record: records.Record | None) -> int:
     """List the specs, or run them in the lab of a record; 0 when all passed. Raises LabError, OSError."""
     store = Store(default_cache())
-    folder = arguments.report or state_dir() / "conformance" / (record.id if record else "")
     try:
         programs = suite.Programs.built(store)
         plan = suite.plan(programs.specs(), focus=arguments.focus, only_part=arguments.part)
@@ -77,13 +77,16 @@ def run(arguments: argparse.Namespace, record: records.Record | None) -> int:
         if arguments.list or record is None:
             show(plan)
             return 0
+        own = state_dir() / "conformance" / f"{record.id}-{datetime.now():%Y%m%d-%H%M%S}"
+        folder: Path = arguments.report or own
         if folder.is_dir() and any(folder.iterdir()):
             raise ConformanceError(f"--report {folder}: is not empty")
         kubeconfig = access.kubeconfig_of(record.root)
         images.push_images(store, images.storage_of(record.root))
     except ReleaseError as error:
         raise LabError(str(error)) from error
-    with Lab.attach(record.id) as lab:
+    consequence = f"the suite cleans up, and {folder / 'junit.xml'} gets its results; once more ends it at once"
+    with interrupts.announced(lambda: consequence), Lab.attach(record.id) as lab:
         ran = running.run(
             programs, Cluster(lab, kubeconfig), plan, folder=folder,
             parallel=arguments.parallel, minutes=arguments.minutes, tell=lambda line: print(line, flush=True),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import threading
 import time
@@ -11,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import IO
 
 from lab.conformance import images, results
 from lab.conformance.results import Result
@@ -22,7 +25,7 @@ from lab.lab import Lab
 #: Processes side by side: the specs wait most of their time.
 PARALLEL = 8
 MINUTES = 120
-#: How long ginkgo gets to end after its deadline.
+#: Seconds in which the suite's processes may clean up when they are ended early.
 _GRACE = 30.0
 _CLEANING_SECONDS = 60
 _TAIL = 20
@@ -155,7 +158,8 @@ def run(
     """Run a plan's specs, those that bear others first and side by side, for `minutes` at most; write junit.xml.
 
     `folder` is to be empty or not to exist; the suite's whole output goes into it too. `tell` gets the progress. The
-    cluster's test namespaces are removed where the run did not end by itself.
+    cluster's test namespaces are removed where the run did not end by itself. Raises KeyboardInterrupt after an
+    interrupted run has been cleaned up and its results are written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     repos = folder / "repositories.yaml"
@@ -164,6 +168,7 @@ def run(
     deadline = start + 60 * minutes
     progress = Progress(len(plan.specs), tell)
     why_not = ""
+    interrupted: KeyboardInterrupt | None = None
     for phase, names, processes in (("parallel", plan.parallel, parallel), ("serial", plan.serial, 1)):
         if not names or why_not:
             continue
@@ -171,7 +176,10 @@ def run(
         report = folder / phase
         report.mkdir()
         argv = arguments(programs, cluster, names, parallel=min(processes, len(names)), report=report)
-        why_not = _run(cluster, argv, progress, log=folder / f"{phase}.log", deadline=deadline, repos=repos)
+        try:
+            why_not = _run(cluster, argv, progress, log=folder / f"{phase}.log", deadline=deadline, repos=repos)
+        except KeyboardInterrupt as error:
+            why_not, interrupted = f"the run was interrupted after {progress.done} of {progress.total} specs", error
         if why_not:
             tell(why_not)
             _clean_up(programs, cluster, progress.run_ids)
@@ -181,35 +189,51 @@ def run(
     facts = {"kubernetes": programs.version, "lab": cluster.lab.id, "nodes": str(cluster.nodes)}
     content = results.junit(ended, began=began, seconds=ran.seconds, facts=facts)
     (folder / "junit.xml").write_bytes(content)
+    if interrupted:
+        raise interrupted
     return ran
 
 
 def _run(cluster: Cluster, argv: Sequence[str], progress: Progress, *, log: Path, deadline: float, repos: Path) -> str:
     """Run one command of ginkgo up to a moment of the monotonic clock; return why it did not come to its end."""
     environment: Mapping[str, str] = clean_environment({"KUBE_TEST_REPO_LIST": str(repos)})
-    late = threading.Event()
-    with log.open("w", errors="replace") as sink:
-        process = subprocess.Popen(
+    late, closed = threading.Event(), threading.Event()
+    with (
+        log.open("w", errors="replace") as sink,
+        subprocess.Popen(
             enter_argv(cluster.lab.init, list(argv), cwd=str(log.parent)),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             text=True, errors="replace", env=environment, start_new_session=True,
-        )  # fmt: skip
+        ) as process,
+    ):  # fmt: skip
+
+        def end() -> None:
+            # Upon TERM the suite's processes remove what their specs have made. nsenter, which leads them, is gone at
+            # once, so their output says when they are.
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+                if not closed.wait(_GRACE):
+                    os.killpg(process.pid, signal.SIGKILL)
 
         def stop() -> None:
             late.set()
-            end_group(process, _GRACE)
+            end()
 
         timer = threading.Timer(max(0.0, deadline - time.monotonic()), stop)
         timer.daemon = True
         timer.start()
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
-            for line in process.stdout:
-                sink.write(line)
-                progress.feed(line.rstrip("\n"))
+            _follow(process.stdout, sink, progress)
             process.wait()
+        except KeyboardInterrupt:
+            timer.cancel()
+            threading.Thread(target=end, daemon=True).start()
+            _follow(process.stdout, sink, progress)
+            raise
         finally:
             timer.cancel()
+            closed.set()
             end_group(process, 1.0)
     if late.is_set():
         return f"the time for the run was over after {progress.done} of {progress.total} specs"
@@ -217,6 +241,13 @@ def _run(cluster: Cluster, argv: Sequence[str], progress: Progress, *, log: Path
     if process.returncode not in (0, 1):
         return f"ginkgo ended with {process.returncode}: {' | '.join(log.read_text().splitlines()[-_TAIL:])}"
     return ""
+
+
+def _follow(stream: IO[str], sink: IO[str], progress: Progress) -> None:
+    """Take lines until there are no more."""
+    for line in stream:
+        sink.write(line)
+        progress.feed(line.rstrip("\n"))
 
 
 def _clean_up(programs: Programs, cluster: Cluster, run_ids: set[str]) -> None:

@@ -28,7 +28,7 @@ DELAYED = "WaitForFirstConsumer"
 
 #: A volume is named for its claim's UID, and for nothing that a user may choose.
 _UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_QUANTITY = re.compile(r"([0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)")
+_QUANTITY = re.compile(r"\+?([0-9.]+(?:[eE][+-]?[0-9]+)?)([numkMGTPE]?|[KMGTPE]i)")
 _SCALE = {
     **{unit: Decimal(1000) ** power for power, unit in enumerate(("n", "u", "m", "", "k"), -3)},
     **{unit: Decimal(1000) ** power for power, unit in enumerate("MGTPE", 2)},
@@ -79,6 +79,8 @@ def refusals(claim: Object, storage_class: Object | None) -> list[str]:
     name = class_name(claim)
     if storage_class is None:
         return [f"StorageClass {name!r} is not there"]
+    if (provisioner := storage_class.get("provisioner")) != PROVISIONER:
+        reasons.append(f"StorageClass {name!r}: provisioner: {provisioner}: must be {PROVISIONER}")
     if not delayed(storage_class):
         mode = storage_class.get("volumeBindingMode") or "Immediate"
         reasons.append(f"StorageClass {name!r}: volumeBindingMode: {mode}: must be {DELAYED}: a pod selects the node")
@@ -106,6 +108,14 @@ def volume_name(claim: Object) -> str:
 def _affinity(hostname: str) -> Object:
     expression = {"key": HOSTNAME, "operator": "In", "values": [hostname]}
     return {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+def host(volume: Object) -> str:
+    """Return the hostname of the node that a volume is in; empty for a volume that nobody here has made."""
+    match (volume["spec"].get("nodeAffinity") or {}).get("required"):
+        case {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kubernetes.io/hostname", "values": [name]}]}]}:
+            return str(name)
+    return ""
 
 
 def volume(claim: Object, storage_class: Object, hostname: str, base: str = BASE) -> Object:

@@ -60,7 +60,8 @@ class Directories:
         except subprocess.TimeoutExpired:
             raise VolumeError(f"removing {path} takes longer than {REMOVE_SECONDS:g} s") from None
         if done.returncode:
-            raise VolumeError(f"cannot remove {path}: {done.stderr.strip().splitlines()[-1][:200]}")
+            said = done.stderr.strip().splitlines() or [f"rm ended with {done.returncode}"]
+            raise VolumeError(f"cannot remove {path}: {said[-1][:200]}")
 
     def _make_base(self) -> None:
         self.base.mkdir(parents=True, exist_ok=True)
@@ -68,8 +69,9 @@ class Directories:
 
     def _mounted(self, path: Path) -> str:
         """Return what is mounted at or below a path, as this process sees it; else an empty text."""
-        for line in self._mounts.read_text().splitlines():
-            place = Path(line.split(" ")[4].encode().decode("unicode_escape"))
+        # Names of places need not be UTF-8.
+        for line in self._mounts.read_bytes().strip(b"\n").split(b"\n"):
+            place = Path(line.split(b" ")[4].decode("unicode_escape"))
             if place.is_relative_to(path):
                 return str(place)
         return ""

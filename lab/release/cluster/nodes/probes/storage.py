@@ -137,11 +137,10 @@ def _left(view: View, volumes: Sequence[Object]) -> list[tuple[str, str]]:
     hosts = {_host(node) for node in view.nodes}
     left = []
     for volume in (volume for volume in volumes if _phase(volume) == "Released"):
-        terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
-        host, name = terms[0]["matchExpressions"][0]["values"][0], volume["metadata"]["name"]
+        host, name = claims.host(volume), volume["metadata"]["name"]
         if host in hosts:
             left.append((host, name))
-        else:
+        elif host:
             view.kube.delete("v1", "PersistentVolume", name)
     return left
 

@@ -13,7 +13,16 @@ from lab.testing.volumeapi import UID, claim, storage_class
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1", 1), ("1Gi", 2**30), ("1.5Ki", 1536), ("500M", 500_000_000), ("2e3", 2000), ("1500m", 2), ("1E", 10**18)],
+    [
+        ("1", 1),
+        ("1Gi", 2**30),
+        ("1.5Ki", 1536),
+        ("500M", 500_000_000),
+        ("2e3", 2000),
+        ("1500m", 2),
+        ("1E", 10**18),
+        ("+1Mi", 2**20),
+    ],
 )
 def test_quantities(text: str, size: int) -> None:
     assert claims.size(text) == size
@@ -32,10 +41,12 @@ def test_all_reasons_of_a_refusal_come_at_once() -> None:
         selector={"matchLabels": {"a": "b"}},
         dataSource={"kind": "VolumeSnapshot", "name": "s"},
     )
-    found = claims.refusals(wrong, storage_class(volumeBindingMode="Immediate", parameters={"type": "fast"}))
-    starts = ["StorageClass 'local': volumeBindingMode: Immediate", "StorageClass 'local': parameters: type"]
+    others = storage_class(provisioner="x/y", volumeBindingMode="Immediate", parameters={"type": "fast"})
+    found = claims.refusals(wrong, others)
+    starts = ["StorageClass 'local': provisioner: x/y: must be storage.node0.example/local"]
+    starts += ["StorageClass 'local': volumeBindingMode: Immediate", "StorageClass 'local': parameters: type"]
     starts += ["accessModes: ReadWriteMany", "volumeMode: Block", "selector:", "dataSource: VolumeSnapshot"]
-    assert [reason.startswith(start) for reason, start in zip(found, starts, strict=True)] == [True] * 6
+    assert [reason.startswith(start) for reason, start in zip(found, starts, strict=True)] == [True] * 7
     assert claims.refusals(claim(), None) == ["StorageClass 'local' is not there"]
     assert claims.refusals(claim(), storage_class()) == []
 

@@ -54,6 +54,31 @@ def test_a_tree_that_is_deeper_than_our_recursion_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "pvc-1").exists()
 
 
+def test_an_rm_that_is_killed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directories = Directories(tmp_path / "base")
+    directories.make("pvc-1")
+    rm = tmp_path / "rm"
+    rm.write_text("#!/bin/sh\nkill -9 $$\n")
+    rm.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(VolumeError, match="pvc-1: rm ended with -9"):
+        directories.remove("pvc-1")
+
+
+def test_mounts_elsewhere_may_have_any_name(tmp_path: Path) -> None:
+    line = b"36 35 98:0 / %s rw - ext4 /dev/root rw\n"
+    mounts = tmp_path / "mounts"
+    directories = Directories(tmp_path / "base", mounts)
+    directories.make("pvc-1")
+    inside = str(directories.base / "pvc-1/a\\040b").encode()
+    mounts.write_bytes(line % b"/mnt/\xff" + line % inside)
+    with pytest.raises(VolumeError, match="a b is mounted there"):
+        directories.remove("pvc-1")
+    mounts.write_bytes(line % b"/mnt/\xff")
+    directories.remove("pvc-1")
+    assert list(directories.base.iterdir()) == []
+
+
 def test_what_is_mounted_inside_is_not_entered(tmp_path: Path) -> None:
     directories = Directories(tmp_path / "base")
     directories.make("pvc-1")

@@ -110,6 +110,15 @@ def test_a_released_volume_is_named_and_forgotten_with_its_node(cluster: Cluster
     assert name not in {v["metadata"]["name"] for v in cluster.api.list("v1", "PersistentVolume")}
 
 
+def test_a_volume_by_hand_that_names_a_claim_of_the_operator_is_let_alone(cluster: Cluster) -> None:
+    reference = {"kind": "PersistentVolumeClaim", "namespace": probe.NAMESPACE, "name": "gone", "uid": "x"}
+    spec = {"hostPath": {"path": "/tmp"}, "claimRef": reference}
+    head = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "hand"}}
+    cluster.api.create({**head, "spec": spec, "status": {"phase": "Released"}})
+    assert cluster.later(5).good
+    assert cluster.api.get("v1", "PersistentVolume", "hand")
+
+
 def test_a_users_claim_leaves_a_node_that_is_gone(cluster: Cluster) -> None:
     cluster.names = ["a"]
     cluster.api.create(claim(node="b"))

@@ -1,0 +1,55 @@
+"""A run that is ended early, over a script in the place of ginkgo, in the namespaces of this test."""
+
+import os
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from lab.conformance import running
+from lab.conformance.suite import Plan, Programs
+
+GINKGO = """#!/bin/sh
+# Its processes clean up upon TERM, after the process that leads the group is gone.
+trap 'sleep 0.3; touch cleaned; exit 1' TERM
+echo '[1] Starting e2e run "f5a42917-865f-4dfd-ab75-75e255bd23de" on Ginkgo node 1'
+echo '[1] {"msg":"PASSED a"}'
+while :; do sleep 0.05; done
+"""
+KUBECTL = '#!/bin/sh\necho "$@" > "$(dirname "$0")/deleted"\n'
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def run(tmp_path: Path, minutes: float, tell: running.Tell) -> running.Ran:
+    lab: Any = SimpleNamespace(
+        id="first", init=os.getpid(),
+        layout=SimpleNamespace(registry="r:5000"), topology=SimpleNamespace(nodes=["master-0"]),
+    )  # fmt: skip
+    programs = Programs(Path("e2e.test"), program(tmp_path, "ginkgo", GINKGO), program(tmp_path, "kubectl", KUBECTL))
+    cluster = running.Cluster(lab, tmp_path / "kubeconfig")
+    return running.run(programs, cluster, Plan(("a", "b"), {}), folder=tmp_path / "run", minutes=minutes, tell=tell)
+
+
+def test_a_run_that_is_ended_early_cleans_up_and_keeps_its_results(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, 1, lambda line: "passed a" in line and signal.raise_signal(signal.SIGINT))
+    cases = {case.get("name"): case for case in ElementTree.parse(tmp_path / "run/junit.xml").iter("testcase")}
+    assert cases["a"].find("error") is None
+    assert "interrupted after 1 of 2 specs" in str(cases["b"].find("error").get("message"))
+    assert (tmp_path / "run/cleaned").exists()
+    assert "e2e-run in (f5a42917-865f-4dfd-ab75-75e255bd23de)" in (tmp_path / "deleted").read_text()
+
+
+def test_a_run_whose_time_is_over_cleans_up(tmp_path: Path) -> None:
+    ran = run(tmp_path, 0.02, lambda line: None)
+    assert [result.outcome for result in ran.results] == ["passed", "not run"]
+    assert (tmp_path / "run/cleaned").exists()
