@@ -174,7 +174,7 @@ def test_all_problems_of_a_route_are_said_at_once():
         "metadata.annotations: haproxy.router.openshift.io/balance: 'best': must be one of roundrobin, leastconn, "
         "source, random",
         "metadata.annotations: router.openshift.io/new is not supported",
-        "spec.path: 'x' must begin with / and have the signs of a URL's path, up to 1024, and no quotation marks",
+        "spec.path: 'x' must begin with / and have up to 1024 characters of a URL's path, no quotation marks",
         "spec.tls.certificate: passthrough termination does not support certificates",
         "spec.path: passthrough termination does not support paths",
         "spec.tls.certificate: must be certificates as PEM",
