@@ -14,6 +14,10 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+#: Certificates that are kept, of about 6 KB each: every round goes through all of them, so with one more than are kept,
+#: each is parsed anew, which takes 40 ms for a key of RSA.
+KEPT = 8192
+
 
 def _chain(text: str) -> list[x509.Certificate]:
     try:
@@ -26,13 +30,13 @@ def _pem(certificates: list[x509.Certificate]) -> str:
     return "".join(c.public_bytes(Encoding.PEM).decode() for c in certificates)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=KEPT)
 def bundle(text: str) -> str:
     """Return the certificates of CAs, written anew. Raises ValueError."""
     return _pem(_chain(text))
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=KEPT)
 def served(certificate: str, key: str, authorities: str = "") -> str:
     """Return what haproxy reads: a certificate, those of its CAs, and its key. Raises ValueError with the rule."""
     chain = _chain(certificate)

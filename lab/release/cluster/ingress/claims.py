@@ -1,7 +1,7 @@
 """Claims: what a Route, or a rule of an Ingress, asks of the router, once it has been checked.
 
-Nothing of a claim goes into haproxy's configuration that was not matched against a set of signs here, or made anew from
-what was parsed.
+Nothing of a claim goes into haproxy's configuration that was not matched against a set of characters here, or made anew
+from what was parsed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Claim:
 def check_host(host: str) -> None:
     """Accept the name of a host. Raises Refused."""
     if not _HOST.fullmatch(host) or len(host) > LONGEST_HOST:
-        rule = "must be a DNS name in lower case, of labels of up to 63 signs and 253 in all"
+        rule = "must be a DNS name in lower case, of labels of up to 63 characters and 253 in all"
         raise Refused(INVALID_HOST, f"host name validation errors: {host[:LONGEST_HOST]!r} {rule}")
 
 
@@ -140,7 +140,7 @@ def check_path(path: str, field_name: str = "spec.path") -> str:
     """Return the problem of a path; empty when there is none."""
     if _PATH.fullmatch(path) and len(path) <= LONGEST_PATH:
         return ""
-    rule = f"must begin with / and have the signs of a URL's path, up to {LONGEST_PATH}, and no quotation marks"
+    rule = f"must begin with / and have up to {LONGEST_PATH} characters of a URL's path, no quotation marks"
     return f"{field_name}: {path[:64]!r} {rule}"
 
 

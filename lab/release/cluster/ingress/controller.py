@@ -56,7 +56,7 @@ class Plan:
 
 
 def plan(state: State, domain: Domain) -> Plan:
-    """Make out which claims hold."""
+    """Determine which claims hold."""
     result, claims = Plan([]), list[Claim]()
     for key, route in state.routes.items():
         try:

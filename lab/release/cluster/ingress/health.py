@@ -37,7 +37,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: whoever asked is gone."""
+        """Pass over clients that are gone."""
 
 
 def serve(health: Health, path: Path) -> None:
@@ -47,7 +47,7 @@ def serve(health: Health, path: Path) -> None:
         timeout = 10
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Nothing: it is asked every few seconds."""
+            """Log no requests: there is one every few seconds."""
 
         def do_GET(self) -> None:
             problem = health.problem

@@ -95,7 +95,7 @@ ANNOTATIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "haproxy.router.openshift.io/disable_cookies": ("cookies", _no_cookies),
     "haproxy.router.openshift.io/rewrite-target": (
         "rewrite",
-        _matching(_REWRITE, "must begin with / and have the signs of a URL's path, without % and $"),
+        _matching(_REWRITE, "must begin with / and have characters of a URL's path, without % and $"),
     ),
     "haproxy.router.openshift.io/hsts_header": ("hsts", hsts),
     "haproxy.router.openshift.io/ip_whitelist": ("allowed", _networks),

@@ -21,7 +21,7 @@ EXISTS = "TYPE65280"
 #: The zone's name server: the Service by which pods ask.
 SERVER = f"ns.dns.{ZONE}."
 DNS_SERVICE = ("openshift-dns", "dns-default")
-#: Signs of a name with the dot at its end, and of one of its labels.
+#: Characters of a name with the dot at its end, and of one of its labels.
 LONGEST_NAME, LONGEST_LABEL = 254, 63
 SERVICE_OF_SLICE = "kubernetes.io/service-name"
 
@@ -122,7 +122,7 @@ def records(services: Iterable[Object], slices: Iterable[Object], namespaces: It
             found.update(_of_slice(part, service_name(*key)))
     for namespace in namespaces:
         found.update(Record(f"{namespace}.{kind}.{ZONE}.", EXISTS, r"\# 0") for kind in ("svc", "pod"))
-    # The API takes longer labels than DNS has: ports' names of 63 signs before the underscore, external names of any.
+    # The API takes labels that DNS does not: ports' names of 63 characters and an underscore, external names of any.
     return frozenset(r for r in found if _fits(r.name) and _fits(r.data.rpartition(" ")[2]))
 
 

@@ -11,7 +11,7 @@ import logging
 import subprocess
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 from lab.release.cluster.errors import NetworkError
 from lab.release.cluster.kube.client import Kube, Object
@@ -30,6 +30,14 @@ RETRY_SECONDS = 5.0
 PROGRAM_SECONDS = 60.0
 
 
+def _version(address: str) -> int:
+    """Return an address's version of IP; 0 for any other text, which the API takes as a node's address too."""
+    try:
+        return ip_address(address).version
+    except ValueError:
+        return 0
+
+
 def wanted(nodes: Sequence[Object], own: str) -> dict[str, str]:
     """Network to gateway: the pod networks of all nodes but ``own``, by their node's address of the same family.
 
@@ -42,7 +50,7 @@ def wanted(nodes: Sequence[Object], own: str) -> dict[str, str]:
         name = node["metadata"]["name"]
         listed = (node.get("status") or {}).get("addresses") or []
         internal = [str(entry["address"]) for entry in listed if entry["type"] == "InternalIP"]
-        gateways = {ip_network(text).version: text for text in reversed(internal)}
+        gateways = {_version(text): text for text in reversed(internal)}
         for part in parts(node):
             gateway = gateways.get(ip_network(part).version)
             if name != own and name not in twice and gateway and not overlaps(part, mine):

@@ -20,7 +20,7 @@ LABEL = "dns.operator.openshift.io/daemonset-dns"
 #: A headless Service without a selector, whose one endpoint is this probe's: a new address each time, which a server
 #: only knows if the program that feeds it still follows the API.
 CHANGING = "dns-probe"
-#: Whence it takes the addresses: networks for benchmarks and for documentation (RFC 2544, RFC 3849).
+#: The networks that these addresses are of: those for benchmarks and for documentation (RFC 2544, RFC 3849).
 NOWHERE = {4: ip_network("198.18.0.0/15"), 6: ip_network("2001:db8::/64")}
 PORT = 5353
 #: Seconds for one query, between two, and for a server to know the new address.

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.release.cluster.errors import ApiError
-from lab.release.cluster.ingress import endpoints, ingresses, routes, tuning
+from lab.release.cluster.ingress import certificates, endpoints, ingresses, routes, tuning
 from lab.release.cluster.ingress.claims import CLAIMED, Claim, Domain, Options, Refused, Target, admit
 from lab.release.cluster.ingress.config import Settings, pattern, render
 from lab.release.cluster.ingress.controller import Controller, State, plan
@@ -174,7 +174,7 @@ def test_all_problems_of_a_route_are_said_at_once():
         "metadata.annotations: haproxy.router.openshift.io/balance: 'best': must be one of roundrobin, leastconn, "
         "source, random",
         "metadata.annotations: router.openshift.io/new is not supported",
-        "spec.path: 'x' must begin with / and have the signs of a URL's path, up to 1024, and no quotation marks",
+        "spec.path: 'x' must begin with / and have up to 1024 characters of a URL's path, no quotation marks",
         "spec.tls.certificate: passthrough termination does not support certificates",
         "spec.path: passthrough termination does not support paths",
         "spec.tls.certificate: must be certificates as PEM",
@@ -203,6 +203,15 @@ def test_a_certificate_that_cannot_be_understood_is_refused(was: str, put: str):
     tls = {"termination": "edge", "certificate": odd, "key": made.key}
     with pytest.raises(Refused, match=r"spec\.tls\.certificate: must"):
         routes.claim(route("odd", tls=tls), APPS)
+
+
+def test_certificates_of_a_thousand_routes_are_parsed_once():
+    made = pair("web.example.com")
+    certificates.served.cache_clear()
+    for _ in range(2):
+        for number in range(1100):
+            certificates.served(made.certificate, made.key, "\n" * number)
+    assert certificates.served.cache_info().misses == 1100
 
 
 def test_an_ingress_makes_a_claim_for_each_path_and_its_default():

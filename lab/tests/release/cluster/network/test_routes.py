@@ -52,6 +52,12 @@ def test_each_network_leads_to_the_node_that_has_it_and_none_to_ones_own(
     assert undisputed - mine == set(want) - mine
 
 
+def test_a_node_whose_address_is_none_costs_no_other_its_route() -> None:
+    odd = node(3, FOUR[2])
+    odd["status"]["addresses"] = [{"type": "InternalIP", "address": "not-an-address"}]
+    assert routes.wanted([node(1, FOUR[0]), node(2, FOUR[1]), odd], "n1") == {FOUR[1]: "192.0.2.2"}
+
+
 TABLES = st.dictionaries(st.sampled_from(FOUR), st.sampled_from(["192.0.2.1", "192.0.2.2"]))
 
 
