@@ -160,7 +160,7 @@ def run(
     programs: Programs, cluster: Cluster, plan: Plan, *, folder: Path, parallel: int = PARALLEL,
     minutes: float = MINUTES, tell: Tell,
 ) -> Ran:  # fmt: skip
-    """Run a plan's specs, those that bear others first and side by side, for `minutes` at most; write junit.xml.
+    """Run a plan's specs, those that may run beside others first, for `minutes` at most; write junit.xml.
 
     `folder` is to be empty or not to exist; the suite's whole output goes into it too. `tell` gets the progress. The
     cluster's test namespaces are removed where the run did not end by itself. Raises KeyboardInterrupt after an
