@@ -14,10 +14,10 @@ from xml.etree.ElementTree import Element, ParseError, SubElement
 
 Outcome = Literal["passed", "failed", "left out", "not run"]
 SUITE = "conformance"
-#: Characters that XML cannot hold, not even escaped.
 #: What the suite prints around an error, and the time before it.
 _UNEXPECTED = "Unexpected error:"
 _STAMP = re.compile(r"^[A-Z][a-z]{2} +\d+ [\d:.]+: ")
+#: Characters that XML cannot hold, not even escaped.
 _NO_XML = re.compile(r"[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -36,7 +36,7 @@ class Result:
 def read(paths: Iterable[Path]) -> dict[str, Result]:
     """Return the results that the suite's processes left, by spec; what was skipped in all of them is not among them.
 
-    A file that a process did not end to write has none. A failed set-up of the whole suite is a result too.
+    A file that a process did not finish has none. A failed set-up of the whole suite is a result too.
     """
     found: dict[str, Result] = {}
     for path in sorted(paths):

@@ -33,6 +33,8 @@ _TAIL = 20
 BEFORE = "Kubernetes e2e suite [Top Level] "
 _PROCESS = re.compile(r"\[(\d+)\] (.*)")
 _RUN_ID = re.compile(r'Starting e2e run "([0-9a-f-]{36})"')
+#: What ends a process of the suite at once, such as a kubeconfig that it cannot read (klog's form).
+_FATAL = re.compile(r"F\d{4} [\d:.]+ +\d+ \S+\] (.*)")
 _FAIL = re.compile(r"\bFAIL: (.*)")
 Tell = Callable[[str], None]
 
@@ -49,6 +51,7 @@ class Progress:
     done: int = 0
     began: float = field(default_factory=time.monotonic)
     run_ids: set[str] = field(default_factory=set)
+    fatal: str = ""
     # What is known of processes that are killed, and write no results: without durations.
     ended: dict[str, Result] = field(default_factory=dict)
     # By process, the spec's text that is being read, from its end until its reason has been told.
@@ -68,6 +71,8 @@ class Progress:
             seconds = time.monotonic() - self.began
             clock = f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
             self.tell(f"[{clock}] {self.done}/{self.total} {'passed' if passed else 'FAILED'} {name}")
+        elif found := _FATAL.match(text):
+            self.fatal = found[1]
         elif process in self._failing:
             self._read_reason(process, text)
         elif found := _RUN_ID.search(text):
@@ -155,7 +160,7 @@ def run(
     programs: Programs, cluster: Cluster, plan: Plan, *, folder: Path, parallel: int = PARALLEL,
     minutes: float = MINUTES, tell: Tell,
 ) -> Ran:  # fmt: skip
-    """Run a plan's specs, those that bear others first and side by side, for `minutes` at most; write junit.xml.
+    """Run a plan's specs, those that may run beside others first, for `minutes` at most; write junit.xml.
 
     `folder` is to be empty or not to exist; the suite's whole output goes into it too. `tell` gets the progress. The
     cluster's test namespaces are removed where the run did not end by itself. Raises KeyboardInterrupt after an
@@ -184,7 +189,8 @@ def run(
             tell(why_not)
             _clean_up(programs, cluster, progress.run_ids)
     found = {**progress.ended, **results.read(folder.glob("*/junit_*.xml"))}
-    ended = results.complete(plan.specs, plan.left_out, found, why_not or "ginkgo did not come to it; see its log")
+    reason = why_not or progress.fatal or f"ginkgo did not come to it; see the logs in {folder}"
+    ended = results.complete(plan.specs, plan.left_out, found, reason)
     ran = Ran(ended, began, time.monotonic() - start)
     facts = {"kubernetes": programs.version, "lab": cluster.lab.id, "nodes": str(cluster.nodes)}
     content = results.junit(ended, began=began, seconds=ran.seconds, facts=facts)

@@ -46,7 +46,7 @@ class Programs:
         return cls(tests / "e2e.test", tests / "ginkgo", images.program(store, client, "kubectl"))
 
     def specs(self) -> tuple[str, ...]:
-        """Return the names of all conformance specs, as the suite's own dry run tells them, sorted."""
+        """Return the names of all conformance specs, as the suite's own dry run lists them, sorted."""
         argv = [str(self.e2e), "--ginkgo.dryRun", "--ginkgo.noColor", f"--ginkgo.focus={CONFORMANCE}"]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=LIST_SECONDS, check=False)
         found = tuple(sorted(event[0] for event in map(event_of, done.stdout.splitlines()) if event))
@@ -126,7 +126,7 @@ class Plan:
 
 
 def plan(specs: Sequence[str], *, focus: str = "", only_part: bool = False) -> Plan:
-    """Choose from all specs by a regular expression (Python's, found anywhere in the name), or the gate's part of them.
+    """Choose by a regular expression (Python's, found anywhere in the name) from all specs or from the gate's part.
 
     Raises ConformanceError: the expression is none or fits nothing, or a table is wrong.
     """

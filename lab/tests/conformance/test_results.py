@@ -96,6 +96,12 @@ def test_progress_numbers_specs_and_says_at_once_why_one_failed() -> None:
     assert progress.run_ids == {"f5a42917-865f-4dfd-ab75-75e255bd23de"}
 
 
+def test_what_ends_the_suite_is_kept() -> None:
+    progress = Progress(1, print)
+    progress.feed("F1128 19:53:26.046983   16031 e2e.go:234] Error loading client: no kubeconfig")
+    assert progress.fatal == "Error loading client: no kubeconfig"
+
+
 def test_a_failure_in_one_line_is_what_it_says() -> None:
     assert results.gist("Nov  8 19:01:15.645: no endpoint") == "no endpoint"
     assert results.gist("Unexpected error:\n <*x>: {}\n gone\noccurred") == "gone"

@@ -62,6 +62,26 @@ def test_a_volume_by_another_hand_names_no_directory_outside_the_base(name: str,
         assert (found, given_path) == ("pvc-" + UID.format(7), f"{claims.BASE}/{found}")
 
 
+def test_only_a_nodes_own_released_volumes_are_removed() -> None:
+    answered = claim()
+    answered["metadata"]["uid"] = UID.format(7)
+    volume = {**claims.volume(answered, storage_class(), "a"), "status": {"phase": "Released"}}
+    assert claims.released(volume, "a")
+    assert not claims.released(volume, "b")
+    assert not claims.released({**volume, "metadata": {**volume["metadata"], "annotations": {}}}, "a")
+    assert not claims.released({**volume, "metadata": {**volume["metadata"], "deletionTimestamp": "now"}}, "a")
+
+
+def test_claims_that_are_not_answered() -> None:
+    wanted = claim()
+    wanted["metadata"] |= {"annotations": {claims.ASKED: claims.PROVISIONER}, "uid": "../x"}
+    assert claims.asked(wanted)
+    with pytest.raises(VolumeError, match="must be a UUID"):
+        claims.volume_name(wanted)
+    wanted["metadata"]["deletionTimestamp"] = "now"
+    assert not claims.asked(wanted)
+
+
 def test_claims_of_nodes_that_are_away() -> None:
     waiting = claim("waiting")
     waiting["metadata"]["annotations"][claims.ASKED] = claims.PROVISIONER
