@@ -41,7 +41,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Progress:
-    """What the processes of a run have said so far: `tell` gets a line for each spec that ends, and failures at once.
+    """The output of a run's processes so far: `tell` gets a line for each spec that ends, and failures at once.
 
     The number of each spec counts on from `done`, of `total`.
     """
@@ -92,7 +92,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the suite is run against: a lab's cluster by its kubeconfig, and how many of its machines are nodes."""
+    """A lab's cluster that the suite is run against: its kubeconfig, and how many of the lab's machines are nodes."""
 
     lab: Lab
     kubeconfig: Path

@@ -115,7 +115,7 @@ class Answer:
 
     @property
     def seen(self) -> Any:
-        """What the server was asked."""
+        """The request that the server got."""
         return json.loads(self.body)
 
 

@@ -57,7 +57,7 @@ def deploy(installation: Installation) -> None:
 
 @dataclass
 class Use:
-    """What the user saw: the notes that were acknowledged, by name; the requests that failed, each with seconds since
+    """The user's account: the notes that were acknowledged, by name; the requests that failed, each with seconds since
     the beginning; and the longest time without a note that was written and read back."""
 
     kept: dict[str, str] = field(default_factory=dict)

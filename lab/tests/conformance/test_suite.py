@@ -41,7 +41,7 @@ def test_a_part_is_of_specs_that_there_are() -> None:
 
 
 def test_the_tables_of_the_house_name_conformance_specs_once_each() -> None:
-    """Whether e2e.test has them is checked with it, by each run."""
+    """Each run checks with e2e.test that it has them."""
     names = yamltext.load(TABLES.joinpath(suite.PART).read_text())
     rows = yamltext.load(TABLES.joinpath(suite.LEFT_OUT).read_text())
     for table in (names, [row["spec"] for row in rows]):

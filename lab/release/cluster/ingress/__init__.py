@@ -1,1 +1,1 @@
-"""The ingress controller: Routes and Ingresses become haproxy's configuration, and are told what became of them."""
+"""The ingress controller: Routes and Ingresses become haproxy's configuration, with the outcome in their statuses."""

@@ -21,7 +21,7 @@ _WATCHED = " observe layer4 error-limit 1 on-error sudden-death"
 
 @dataclass(frozen=True)
 class Settings:
-    """What does not come from a claim: the directory of the sockets, ports, the default certificate, key included, and
+    """All that comes from no claim: the directory of the sockets, ports, the default certificate, key included, and
     the CA for servers of re-encrypted routes that name none."""
 
     run: str

@@ -29,7 +29,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class State:
-    """What the API has, by (namespace, name)."""
+    """The API's objects, by (namespace, name)."""
 
     routes: Objects
     ingresses: Objects
@@ -40,7 +40,7 @@ class State:
 
 @dataclass
 class Plan:
-    """What a state comes to: the claims that hold, the oldest first, and who was refused what."""
+    """The outcome of a state: the claims that hold, the oldest first, and all refusals by who asked."""
 
     claims: list[Claim]
     routes: dict[Key, Refused] = field(default_factory=dict)

@@ -14,7 +14,7 @@ STALE_SECONDS = 120.0
 
 
 class Health:
-    """What is wrong with the controller, and when it last said so."""
+    """The controller's last word: the problem that it has, if any, and when it said so."""
 
     def __init__(self) -> None:
         self._problem = "the controller has just begun"
@@ -26,7 +26,7 @@ class Health:
 
     @property
     def problem(self) -> str:
-        """What is wrong; empty when all is well."""
+        """The problem that it has; empty when all is well."""
         silent = time.monotonic() - self._at
         if silent > STALE_SECONDS:
             return f"the controller has not finished a round for {silent:.0f} s"

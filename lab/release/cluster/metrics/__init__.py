@@ -1,1 +1,1 @@
-"""What pods and nodes use of CPU and memory: the API behind `kubectl top`."""
+"""The CPU and memory that pods and nodes use: the API that `kubectl top` asks."""

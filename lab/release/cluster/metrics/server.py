@@ -39,7 +39,7 @@ Answer = tuple[int, Object]
 
 
 class Kubelets:
-    """What kubelets say, asked with a pod's token; ``ca_file`` vouches for them."""
+    """The kubelets' own figures, asked for with a pod's token; ``ca_file`` vouches for them."""
 
     def __init__(self, kube: Kube, ca_file: str, token: Path = SERVICE_ACCOUNT / "token", *, port: int = 10250) -> None:
         self._kube = kube

@@ -6,8 +6,8 @@ Tried of Debian 12's servers, with one zone of 300 records:
   answers large ones over TCP, follows CNAMEs out of the zone, and forwards the rest. The other way to give it records,
   `local_data`, does not follow CNAMEs, and replaces a name's records only by removing all of them first.
 - knot (9 MB): the best authority, but it follows no CNAME out of its zones, and forwards without a cache.
-- PowerDNS: its authority (by its remote backend, a request to our program for each query) forwards nothing, so there
-  would be two servers; its recursor alone (29 MB) does all with Lua, but forgets what it knew at each reload.
+- PowerDNS: its authority did not start here, and forwards nothing by its documentation, so there would be two servers;
+  its recursor alone (29 MB) does all with Lua, but its reload failed here.
 
 Unbound reads the same files when it starts, so that it serves the last known zone while this program is away; when this
 program starts, it writes all of them anew.

@@ -28,7 +28,7 @@ CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 
 
 class Provisioner:
-    """What one node does for claims and volumes; ``hostname`` is the value of the node's label."""
+    """One node's part in claims and volumes; ``hostname`` is the value of the node's label."""
 
     def __init__(self, kube: Kube, node: str, hostname: str, directories: Directories) -> None:
         self._kube = kube

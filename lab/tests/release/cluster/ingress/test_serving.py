@@ -1,4 +1,4 @@
-"""What a real haproxy makes of claims, as curl sees it."""
+"""Claims served by a real haproxy, as curl sees them."""
 
 from __future__ import annotations
 

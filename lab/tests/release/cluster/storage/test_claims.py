@@ -1,4 +1,4 @@
-"""What a claim asks for, what is refused and why, and which directory a volume may have removed."""
+"""Claims as they are read or refused, and the directories that a volume may have removed."""
 
 from __future__ import annotations
 
