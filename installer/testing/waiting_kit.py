@@ -9,7 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from installer.testing.service.rendezvous_kit import Running, free_port
+from installer.common.ports import free_port
+from installer.testing.service.rendezvous_kit import Running
 
 
 def asset_dir(path: Path, service: Running) -> Path:

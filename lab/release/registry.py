@@ -6,7 +6,6 @@ import http.client
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from installer.common.ports import free_port
 from installer.common.secretfiles import write_private
 from lab.release.stage import progress
 from lab.release.stage.errors import RegistryFailed
@@ -113,14 +113,6 @@ def loopback_registry(storage: Path, work: Path) -> Iterator[str]:
             except subprocess.TimeoutExpired:
                 child.kill()
                 child.wait()
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def _wait_ready(address: str, child: subprocess.Popen[bytes], log: Path) -> None:

@@ -8,7 +8,6 @@ import functools
 import hashlib
 import json
 import shutil
-import socket
 import ssl
 import subprocess
 import threading
@@ -20,6 +19,7 @@ from typing import Any, cast
 
 from installer.common import certificates
 from installer.common.certificates import DAY, SERVER, Pair
+from installer.common.ports import free_port
 from lab.release.cluster.ingress.claims import Claim
 from lab.release.cluster.ingress.config import Settings, render
 from lab.release.cluster.ingress.endpoints import Server
@@ -119,15 +119,6 @@ class Answer:
         return json.loads(self.body)
 
 
-def _ports() -> tuple[int, int, int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
-        for made in sockets:
-            made.bind(("127.0.0.1", 0))
-        first, second, third = (int(s.getsockname()[1]) for s in sockets)
-        return first, second, third
-
-
 @dataclass
 class Router:
     """A haproxy in the directory ``run``."""
@@ -163,8 +154,10 @@ class Router:
     def start(self) -> None:
         """Start haproxy from what is in place."""
         argv = [self.haproxy.program, "-W", "-db", "-S", str(self.run / MASTER), "-f", str(self.run / CONFIG)]
-        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_until(lambda: self.stats("/healthz") == 200, 20, "haproxy to answer")
+        with (self.run / "haproxy.log").open("wb") as log:
+            self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=log)
+        seen = (self.run / "haproxy.log").read_text
+        wait_until(lambda: self.stats("/healthz") == 200, 20, "haproxy to answer", seen)
 
     def stats(self, path: str) -> int:
         """Return the status of a path on the port for its health; 0 without an answer."""
@@ -196,7 +189,7 @@ class Router:
 @contextlib.contextmanager
 def router(run: Path, ports: tuple[int, int, int] | None = None) -> Iterator[Router]:
     """Have a haproxy until the end, on the ports of HTTP, HTTPS and its health, or any."""
-    made = Router(run, ports or _ports())
+    made = Router(run, ports or (free_port(), free_port(), free_port()))
     try:
         yield made
     finally:

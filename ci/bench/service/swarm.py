@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.bench.measure import table
+from installer.common.ports import free_port
 
 STEP = 500
 LIMIT_MS = 250.0
@@ -55,9 +55,7 @@ def _ready(url: str, ca: Path) -> bool:
 @contextmanager
 def service(directory: Path, core: int) -> Iterator[tuple[int, str]]:
     """(process, URL) of a `node0 service` in a folder, on one core. Raises SystemExit when it does not start."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"https://127.0.0.1:{port}/"
     with (directory / "service.log").open("ab") as log:
         process = subprocess.Popen(

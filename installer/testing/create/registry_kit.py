@@ -10,7 +10,6 @@ import http.client
 import io
 import json
 import shutil
-import socket
 import subprocess
 import tarfile
 import time
@@ -25,6 +24,7 @@ from ssl import create_default_context
 import bcrypt
 
 from installer.common.certificates import SERVER, authority, leaf
+from installer.common.ports import free_port
 from installer.release import DigestSource
 
 SOURCE = "release.example.invalid/node0/payload"
@@ -140,12 +140,6 @@ def _packed(raw: bytes, compression: str) -> tuple[bytes, str]:
     return raw, ""
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     """Run docker-registry until the block ends."""
@@ -157,7 +151,7 @@ def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     (folder / "server.key").write_text(server.key)
     hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode().replace("$2b$", "$2y$")
     (folder / "htpasswd").write_text(f"user:{hashed}\n")
-    port = _free_port()
+    port = free_port()
     config = {
         "version": "0.1",
         "log": {"level": "error", "accesslog": {"disabled": True}},

@@ -16,10 +16,11 @@ from pathlib import Path
 import bcrypt
 
 from installer.common.certificates import SERVER, authority, leaf
+from installer.common.ports import free_port
 from installer.hub.baremetal.address import parse
 from installer.hub.baremetal.provisioner import Account, Done
 from installer.hub.baremetal.redfish import RedfishMachine
-from installer.testing.service.rendezvous_kit import free_port, wait_for
+from installer.testing.service.rendezvous_kit import wait_for
 
 USER, PASSWORD = "admin", "hidden-Pa55"
 SYSTEM = "/redfish/v1/Systems/27946b59-9e44-4fa7-8e91-f3527a1ef094"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 import jwt
 
 from installer.common.certificates import BOTH, authority, ec_key, leaf, private_pem, public_pem
+from installer.common.ports import free_port
 
 REPOSITORY = Path(__file__).parents[3]
 SMALL = json.dumps(
@@ -71,13 +71,6 @@ def bare_environment() -> dict[str, str]:
     """Return the environment of a service in its own process; its bytecode is kept beside this one's."""
     kept = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME", "PYTHONPYCACHEPREFIX")}
     return {**kept, "PYTHONPATH": str(REPOSITORY)}
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(event: str, seen: Any, deadline: float = 60.0) -> Any:

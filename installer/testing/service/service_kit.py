@@ -22,6 +22,7 @@ import pytest
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
+from installer.common.ports import free_port
 from installer.hub.service import HubClient
 from installer.ignition.live import IMAGE_VARIABLES
 from installer.release.access import registries_conf
@@ -29,7 +30,7 @@ from installer.testing.create.image_kit import COMPONENTS
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import MISSING, Registry, registry
 from installer.testing.engine.fleet_kit import Machine
-from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
+from installer.testing.service.rendezvous_kit import SMALL, bare_environment, wait_for
 
 AGENT = IMAGE_VARIABLES["AGENT_DOCKER_IMAGE"]
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")

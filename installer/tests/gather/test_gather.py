@@ -20,6 +20,7 @@ import pytest
 
 from installer import gather
 from installer.cli import main
+from installer.common.ports import free_port
 from installer.common.redact import Redactor
 from installer.common.redact.testing import corpus
 from installer.errors import EXIT_INTERRUPTED, InstallerError
@@ -29,7 +30,7 @@ from installer.gather.remote import Access, add
 from installer.observe.service import Reach
 from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.forked_kit import Forked
-from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for
+from installer.testing.service.rendezvous_kit import Running, running, wait_for
 from installer.testing.service.single_kit import World
 from installer.testing.waiting_kit import asset_dir, upload_logs
 

@@ -8,11 +8,11 @@ import urllib.request
 import pytest
 
 from installer.cli import parser
+from installer.common.ports import free_port
 from installer.errors import ConfigError
 from installer.hub import command
 from installer.hub.operator import OwnService, identity
 from installer.testing.hub.apiserver import until
-from installer.testing.service.rendezvous_kit import free_port
 
 
 def answers(access):

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from installer.common.ports import free_port
 from installer.errors import ConfigError
 from installer.rendezvous import settings, standalone
-from installer.testing.service.rendezvous_kit import SMALL, bare_environment, free_port, wait_for
+from installer.testing.service.rendezvous_kit import SMALL, bare_environment, wait_for
 
 LISTEN = "127.0.0.1:8090"
 # What somebody may have in a shell in which another service was set up.

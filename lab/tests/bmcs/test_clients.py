@@ -16,6 +16,7 @@ import sushy
 from redfish.messages import RedfishOperationFailedError
 
 from drivers.container import Request
+from installer.common.ports import free_port
 from lab import topology
 from lab.bmcs.profile import profile, profiles
 from lab.daemons import services
@@ -143,8 +144,7 @@ def listens(port):
 def test_curl_logs_in_and_out_of_the_daemon_that_labs_start(tmp_path):
     machine = Memory()
     layout = Layout(tmp_path / "lab", topology.sno().with_machines("container"))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with started(layout, port) as (user, password), owned(machine, layout.machined):
 
         def curl(path, *words):

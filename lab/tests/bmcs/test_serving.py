@@ -17,6 +17,7 @@ import bcrypt
 import pytest
 
 from installer.common.certificates import authority
+from installer.common.ports import free_port
 from lab.bmcs import serving
 from lab.bmcs.resources.media import Tasks
 from lab.bmcs.web import Response
@@ -33,7 +34,7 @@ class Daemon:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.ports = [unused_port(), unused_port()]
+        self.ports = [free_port(), free_port()]
         ca = authority("test")
         issue(ca, ["127.0.0.1"], folder)
         (folder / "ca.crt").write_text(ca.certificate)
@@ -82,11 +83,6 @@ class Daemon:
     def log(self) -> list[dict]:
         """Return the requests that it has noted."""
         return [json.loads(line) for line in (self.folder / "requests").read_text().splitlines()]
-
-
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ import msgspec
 import pytest
 
 from installer.common.certificates import authority
+from installer.common.ports import free_port
 from lab import topology
 from lab.daemons.pki import issue
 from lab.errors import SubjectError
-from lab.release.registry import RegistryConfig, free_port, loopback_registry
+from lab.release.registry import RegistryConfig, loopback_registry
 from lab.subject import Mirror, Subject, hardware, options
 from lab.subject.mirroring import Cache, from_directory, from_registry, parse_name
 from lab.subject.payload import NEEDED

@@ -10,6 +10,7 @@ from functools import partial
 
 import pytest
 
+from installer.common.ports import free_port
 from installer.hub.admission.rules import refusal
 from installer.hub.admission.webhook import (
     CONFIGURATION,
@@ -24,7 +25,6 @@ from installer.hub.admission.webhook import (
 )
 from installer.hub.kube.kinds import AGENT, BARE_METAL_HOST, CLUSTER_DEPLOYMENT, INFRA_ENV, Key
 from installer.testing.hub.apiserver import api_server
-from installer.testing.service.rendezvous_kit import free_port
 
 DEEP = {"baremetalhost.metal3.io/status": '{"a":' * 2000, "reboot.metal3.io": '{"a":' * 2000}
 SPEC = {"bootMACAddress": "00:00:5e:00:53:01", "online": True}

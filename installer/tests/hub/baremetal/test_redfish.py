@@ -8,12 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from installer.common import certificates
+from installer.common.ports import free_port
 from installer.hub.baremetal.address import parse
 from installer.hub.baremetal.provisioner import Account, Busy, Done, Failed, Power
 from installer.hub.baremetal.redfish import RedfishMachine
 from installer.hub.controllers.bmh import redfish_machine
 from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
-from installer.testing.service.rendezvous_kit import free_port
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 

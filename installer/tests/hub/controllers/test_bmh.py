@@ -10,6 +10,7 @@ import pytest
 
 from installer.assisted.auth import Scheme
 from installer.assisted.endpoint import endpoint
+from installer.common.ports import free_port
 from installer.hub.baremetal.pairing import LIVE
 from installer.hub.controllers.bmh import BareMetalHostController
 from installer.hub.kube.kinds import AGENT, BARE_METAL_HOST, EVENT, HARDWARE_DATA, INFRA_ENV, SECRET, Key
@@ -18,7 +19,7 @@ from installer.hub.operator import KINDS
 from installer.hub.service import HubClient
 from installer.testing.hub.apiserver import api_server
 from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
-from installer.testing.service.rendezvous_kit import free_port, wait_for
+from installer.testing.service.rendezvous_kit import wait_for
 
 pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
 LABELS = {"infraenvs.agent-install.openshift.io": "env"}

@@ -17,6 +17,7 @@ import pytest
 from pyghmi.ipmi.command import Command
 
 from drivers.container import Request
+from installer.common.ports import free_port
 from lab.daemons.ipmi import bmc as ipmi
 from lab.testing.bmcs import PASSWORD, USER, Memory, owned
 from lab.waiting import wait_until
@@ -28,12 +29,6 @@ CAPABILITIES = bytes.fromhex("0600ff07000000000000000000092018c88100388e04b5")
 pytestmark = pytest.mark.skipif(shutil.which("ipmitool") is None, reason="there is no ipmitool")
 
 
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
 def machine():
     return Memory()
@@ -42,7 +37,9 @@ def machine():
 @pytest.fixture
 def place(tmp_path, machine):
     """Provide a machine's BMC in the daemon that labs run."""
-    place = ipmi.Place(machine.name, free_port(), str(tmp_path / "console.log"), str(tmp_path / "console.sock"))
+    place = ipmi.Place(
+        machine.name, free_port(socket.SOCK_DGRAM), str(tmp_path / "console.log"), str(tmp_path / "console.sock")
+    )
     config = ipmi.Config(
         address="127.0.0.1",
         user=USER,

@@ -16,7 +16,7 @@ import dns.rcode
 import dns.reversename
 import pytest
 
-from installer.testing.service.rendezvous_kit import free_port
+from installer.common.ports import free_port
 from lab.release.cluster import templates
 from lab.release.cluster.network import zone
 from lab.release.cluster.network.zone import KINDS, Content, Feeder, Server, content, forwarders
