@@ -24,7 +24,9 @@ from lab.release.cluster.kube.resources import CONFIG, read_config
 from lab.release.cluster.network.podnetworks import PodNetworks
 from lab.release.cluster.nodes import policies
 from lab.release.cluster.version_operator.operators import Operators
+from lab.release.cluster.version_operator.rollout import StaticPods, Target
 from lab.release.cluster.version_operator.sync import Syncer
+from lab.release.cluster.version_operator.upgrade import Upgrader
 
 log = logging.getLogger(__name__)
 
@@ -73,17 +75,29 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     values = read_values(kube, stop)
     if values is None:
         return
+    config = read_config(kube)
+    if config is None:
+        return
     manifests = payload.load_manifests(root, release_image, values)
     images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
     version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
-    operators = Operators(kube, files, images, release_image)
-    syncer = Syncer(kube, manifests, version, release_image)
+    target = Target(config, images, release_image)
+    syncer = Syncer(
+        kube,
+        manifests,
+        version,
+        release_image,
+        upgrader=Upgrader(kube, manifests, target, values),
+        static_pods=StaticPods(kube, target),
+    )
+    operators = Operators(kube, files, images, release_image, rollout=syncer.rollout)
     if not syncer.lead(stop):
         return
     # A daemon: when the lease is lost, this process ends at once, and its kubelet starts one that waits for the lease.
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
+        threading.Thread(target=syncer.follow, args=(stop,), name="cluster version", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
         threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]

@@ -23,6 +23,9 @@ from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
 from lab.release.cluster.nodes.probes.table import PROBES
 from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
 from lab.release.cluster.nodes.scaling import Scaling, Wanted
+from lab.release.cluster.version_operator import rollout as parts
+from lab.release.cluster.version_operator.rollout import Target
+from lab.release.cluster.version_operator.sync import Rollout, namespaces
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
 CALM_SECONDS = 40.0
+#: The same while a release is rolled out: each operator's turn ends with a look.
+ROLLOUT_SECONDS = 3.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0
@@ -123,8 +128,11 @@ def pool_status(pool: Object, nodes: list[Object], configs: list[Object], now: d
 class Operators:
     """The loop; `step` is one round, `run` repeats it."""
 
-    def __init__(self, kube: Kube, files: Path, images: Images, release_image: str) -> None:
+    def __init__(
+        self, kube: Kube, files: Path, images: Images, release_image: str, *, rollout: Rollout | None = None
+    ) -> None:
         self._kube = kube
+        self._rollout = rollout or Rollout(begun=None)
         self._files = files
         self._images = images
         self._release_image = release_image
@@ -210,12 +218,13 @@ class Operators:
     def _look(self, seen: View) -> dict[str, Finding]:
         self._pools(seen)
         findings: dict[str, Finding] = {}
+        workloads = self._workloads()
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
             name = listed["metadata"]["name"]
             probe = PROBES.get(name)
             if probe is None:
                 continue
-            finding = probe(seen)
+            finding = self._finding(listed, probe(seen), seen, workloads)
             findings[name] = finding
             if finding.good:
                 self._bad_since.pop(name, None)
@@ -226,12 +235,42 @@ class Operators:
             if name == "ingress":
                 self._ingress(seen, finding.good)
             full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
-            status = operator_status(
-                listed.get("status") or {}, finding, bad_seconds, seen.now, versions=self._versions
-            )
+            old = listed.get("status") or {}
+            begun = self._rollout.begun
+            versions = self._versions if begun is None or name in begun else old.get("versions") or []
+            status = operator_status(old, finding, bad_seconds, seen.now, versions=versions)
             self._write_status(full, status)
         self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
         return findings
+
+    def _workloads(self) -> list[tuple[str, Object]]:
+        """Read the Deployments and DaemonSets while a release is rolled out, and the rest of the time none."""
+        if self._rollout.begun is None:
+            return []
+        return [(kind, obj) for kind in ("Deployment", "DaemonSet") for obj in self._kube.list("apps/v1", kind)]
+
+    def _finding(self, operator: Object, found: Finding, seen: View, workloads: list[tuple[str, Object]]) -> Finding:
+        """Return a probe's finding, or, of an operator that is well but not at the release that is rolled out, how far
+        it is."""
+        name, begun = operator["metadata"]["name"], self._rollout.begun
+        if text := self._rollout.failed.get(name):
+            return Finding(False, f"StaticPodFallback: {text}", "StaticPodFallback", "Degraded")
+        if not found.good or begun is None or name not in begun or seen.config is None:
+            return found
+        own = namespaces(operator)
+        lag = [
+            text
+            for kind, obj in workloads
+            if obj["metadata"]["namespace"] in own and (text := parts.workload_lag(kind, obj))
+        ]
+        target = Target(seen.config, self._images, self._release_image)
+        behind = parts.behind(target, seen.nodes, seen.pods, own)
+        lag += [f"{mirror['metadata']['name']} is of another release" for *_, mirror in behind]
+        if not lag:
+            return found
+        if bad := parts.stuck(seen.pods, own):
+            return Finding(False, f"{'; '.join(lag)}: {bad}", "RolloutStuck", "Degraded")
+        return Finding(False, "; ".join(lag), "RolloutInProgress", "Progressing")
 
     def _ingress(self, seen: View, good: bool) -> None:
         if good:
@@ -254,6 +293,8 @@ class Operators:
 
     def pause(self, took: float) -> float:
         """Seconds until the next round, after one of ``took`` seconds."""
+        if self._rollout.begun is not None:
+            return pace.pause(took, ROLLOUT_SECONDS)
         if not self.scaling and not self.good:
             return pace.pause(took, BUSY_SECONDS)
         return max((SCALING_SECONDS if self.scaling else CALM_SECONDS) - took, 2.0)
