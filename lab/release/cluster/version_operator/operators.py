@@ -22,9 +22,9 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
 from lab.release.cluster.nodes.probes.table import PROBES
 from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
-from lab.release.cluster.nodes.scaling import Scaling, Wanted
+from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted
+from lab.release.cluster.nodes.scaling import Scaling
 from lab.release.cluster.version_operator import rollout as parts
-from lab.release.cluster.version_operator.rollout import Target
 from lab.release.cluster.version_operator.sync import Rollout, namespaces
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,8 @@ ROLLOUT_SECONDS = 3.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0
-OPERATOR = "operator.openshift.io/v1"
+#: The operators that tell of the static pods' revisions.
+REVISED = ("etcd", "kube-apiserver")
 
 
 def view(kube: Kube, files: Path, before: View | None = None) -> View:
@@ -142,6 +143,7 @@ class Operators:
         self._looked = -LOOK_SECONDS
         self._seen: View | None = None
         self._scaling: Scaling | None = None
+        self._revisions: Revisions | None = None
         self.good = False
         self.scaling = False
 
@@ -164,40 +166,43 @@ class Operators:
             self._write_status(full, pool_status(pool, seen.nodes, configs, seen.now))
 
     def _scale(self, seen: View) -> bool:
-        """Control plane and ingress onto nodes that joined; True while that goes on. A cluster of one needs none."""
-        if seen.config is None or seen.config.single_node:
+        """Control plane and ingress onto nodes that joined, and revisions of static pods onto all; True while that
+        goes on."""
+        if seen.config is None:
             return False
-        if self._scaling is None:
-            self._scaling = Scaling(self._kube, self._files, Wanted(seen.config, self._images, self._release_image))
+        wanted = Wanted(seen.config, self._images, self._release_image)
+        if self._revisions is None:
+            self._revisions = Revisions(self._kube, wanted)
         try:
-            return self._scaling.step(seen)
+            begun = self._rollout.begun
+            # A release's static pods come at the turn of the first operator that has any.
+            revising = (begun is None or REVISED[0] in begun) and self._revisions.step(seen)
+            if seen.config.single_node:
+                return revising
+            if self._scaling is None:
+                self._scaling = Scaling(self._kube, self._files, wanted, self._revisions)
+            return self._scaling.step(seen) or revising
         except (ClusterError, OSError) as error:
             log.warning("scaling: %s", error)
             return True
 
-    def _static_pod_operators(self, seen: View) -> None:
-        """etcds/cluster and kubeapiservers/cluster: which nodes run revision 1 (§2.3, §2.5)."""
-        for kind, name in (("Etcd", "etcd"), ("KubeAPIServer", "kube-apiserver")):
-            obj = self._kube.get(OPERATOR, kind, "cluster")
-            if obj is None:
-                continue
-            running = sorted(
-                str(p["spec"]["nodeName"])
-                for p in seen.pods
-                if p["metadata"]["namespace"] == f"openshift-{name}"
-                and p["metadata"]["name"].startswith(f"{name}-")  # not what installs it
-                and pod_ready(p)
-                and p["spec"].get("nodeName")
-            )
-            status = dict(obj.get("status") or {})
-            status["nodeStatuses"] = [{"nodeName": node, "currentRevision": 1} for node in running]
-            if kind == "Etcd" and self._scaling is None:
-                enough = "True" if running else "False"
-                reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
-                status["conditions"] = put(
-                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason=reason
-                )
-            self._write_status(obj, status)
+    def _etcd_runs(self, seen: View) -> None:
+        """etcds/cluster of one node: that it runs in the cluster (§2.5)."""
+        obj = self._kube.get(OPERATOR, "Etcd", "cluster") if self._scaling is None else None
+        if obj is None:
+            return
+        running = any(
+            p["metadata"]["namespace"] == "openshift-etcd"
+            and p["metadata"]["name"].startswith("etcd-")
+            and pod_ready(p)
+            for p in seen.pods
+        )
+        enough, reason = ("True", "EnoughEtcdMembers") if running else ("False", "NotEnoughEtcdMembers")
+        status = dict(obj.get("status") or {})
+        status["conditions"] = put(
+            status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason=reason
+        )
+        self._write_status(obj, status)
 
     def step(self) -> dict[str, Finding]:
         """One round: nodes' roles and scaling, then pools and every operator that exists; the last findings.
@@ -208,7 +213,7 @@ class Operators:
         seen = self._seen = view(self._kube, self._files, self._seen)
         self._roles(seen)
         self.scaling = self._scale(seen)
-        self._static_pod_operators(seen)
+        self._etcd_runs(seen)
         now = time.monotonic()
         if not self.scaling or now - self._looked >= LOOK_SECONDS:
             self._looked = now
@@ -224,7 +229,15 @@ class Operators:
             probe = PROBES.get(name)
             if probe is None:
                 continue
-            finding = self._finding(listed, probe(seen), seen, workloads)
+            finding = probe(seen)
+            if self._revisions is not None and name in REVISED:
+                finding = self._revisions.finding(finding)
+            lag = self._lag(listed, seen, workloads)
+            if lag and finding.good and finding.condition == "Available":
+                bad = parts.stuck(seen.pods, namespaces(listed))
+                text = "; ".join(lag) + (f": {bad}" if bad else "")
+                reason = "RolloutStuck" if bad else "RolloutInProgress"
+                finding = Finding(False, text, reason, "Degraded" if bad else "Progressing")
             findings[name] = finding
             if finding.good:
                 self._bad_since.pop(name, None)
@@ -237,7 +250,8 @@ class Operators:
             full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
             old = listed.get("status") or {}
             begun = self._rollout.begun
-            versions = self._versions if begun is None or name in begun else old.get("versions") or []
+            reached = begun is None or (name in begun and not lag)
+            versions = self._versions if reached else old.get("versions") or []
             status = operator_status(old, finding, bad_seconds, seen.now, versions=versions)
             self._write_status(full, status)
         self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
@@ -249,28 +263,21 @@ class Operators:
             return []
         return [(kind, obj) for kind in ("Deployment", "DaemonSet") for obj in self._kube.list("apps/v1", kind)]
 
-    def _finding(self, operator: Object, found: Finding, seen: View, workloads: list[tuple[str, Object]]) -> Finding:
-        """Return a probe's finding, or, of an operator that is well but not at the release that is rolled out, how far
-        it is."""
-        name, begun = operator["metadata"]["name"], self._rollout.begun
-        if text := self._rollout.failed.get(name):
-            return Finding(False, f"StaticPodFallback: {text}", "StaticPodFallback", "Degraded")
-        if not found.good or begun is None or name not in begun or seen.config is None:
-            return found
+    def _lag(self, operator: Object, seen: View, workloads: list[tuple[str, Object]]) -> list[str]:
+        """Return how far an operator whose turn has come is from the release that is rolled out; empty when it is there,
+        and while none is."""
+        begun = self._rollout.begun
+        if begun is None or operator["metadata"]["name"] not in begun or seen.config is None:
+            return []
         own = namespaces(operator)
         lag = [
             text
             for kind, obj in workloads
             if obj["metadata"]["namespace"] in own and (text := parts.workload_lag(kind, obj))
         ]
-        target = Target(seen.config, self._images, self._release_image)
-        behind = parts.behind(target, seen.nodes, seen.pods, own)
-        lag += [f"{mirror['metadata']['name']} is of another release" for *_, mirror in behind]
-        if not lag:
-            return found
-        if bad := parts.stuck(seen.pods, own):
-            return Finding(False, f"{'; '.join(lag)}: {bad}", "RolloutStuck", "Degraded")
-        return Finding(False, "; ".join(lag), "RolloutInProgress", "Progressing")
+        wanted = Wanted(seen.config, self._images, self._release_image)
+        behind = parts.behind(wanted, seen.nodes, seen.pods, own)
+        return lag + [f"{mirror['metadata']['name']} is of another release" for *_, mirror in behind]
 
     def _ingress(self, seen: View, good: bool) -> None:
         if good:

@@ -1,4 +1,4 @@
-"""A release's parts on the nodes: of which an operator has not got all yet, and static pods replaced one by one."""
+"""A release's parts on the nodes: how far an operator's are, and static pods that are replaced before the rest."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from lab.release.cluster.errors import ApiError, ClusterError, Stopped, WaitError
-from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.apply import ensure
 from lab.release.cluster.kube.client import Kube, Object
-from lab.release.cluster.kube.payload import Images, read_objects
+from lab.release.cluster.kube.payload import read_objects
 from lab.release.cluster.nodes.probes.view import address, pod_ready
+from lab.release.cluster.nodes.revisions import Wanted, at_start
 from lab.release.cluster.pods import staticpods
-from lab.release.cluster.pods.installerpod import KUBERNETES
-from lab.release.cluster.pods.pod import StaticPod
+from lab.release.cluster.pods.installerpod import CONTROL_PLANE, KUBERNETES, NAMESPACE, content, files_of
+from lab.release.cluster.pods.pod import CONTENT_ENV, StaticPod
 from lab.release.cluster.version_operator.retrieval import container_states, run_pod
 
 log = logging.getLogger(__name__)
@@ -43,15 +43,6 @@ else
 fi
 mv ".$FILE.new" "$FILE"
 """
-
-
-@dataclass(frozen=True)
-class Target:
-    """The release to be at, as its static pods are made of it."""
-
-    config: InstallConfig
-    images: Images
-    release_image: str
 
 
 def workload_lag(kind: str, workload: Object) -> str:
@@ -83,14 +74,14 @@ def stuck(pods: Sequence[Object], namespaces: Sequence[str]) -> str:
     return "; ".join(sorted(set(lines)))
 
 
-def static_pods(target: Target, node: Object, mirrors: Sequence[Object]) -> list[StaticPod]:
+def static_pods(wanted: Wanted, node: Object, mirrors: Sequence[Object]) -> list[StaticPod]:
     """Return the static pods that a control plane node is to run; etcd joins whom it has joined before."""
     name, ip = node["metadata"]["name"], address(node).strip("[]")
-    stages = staticpods.control_plane(target.config, target.release_image, ip, name)
+    stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name)
     pods = [pod for stage in stages for pod in stage.pods]
     running = {m["metadata"]["name"]: m for m in mirrors}
     etcd = running.get(f"etcd-{name}")
-    return [_etcd(pod, etcd, fenced=target.config.fenced) if pod.name == "etcd" else pod for pod in pods]
+    return [_etcd(pod, etcd, fenced=wanted.config.fenced) if pod.name == "etcd" else pod for pod in pods]
 
 
 def _etcd(pod: StaticPod, mirror: Object | None, *, fenced: bool) -> StaticPod:
@@ -114,12 +105,13 @@ def _stored(value: object) -> object:
 
 def same(manifest: Object, mirror: Object) -> bool:
     """Return whether a running static pod is of that manifest: all that it says of the container is so."""
-    [running], [wanted] = mirror["spec"]["containers"], manifest["spec"]["containers"]
-    return bool(ensure(running, _stored(wanted)) == running)
+    [running], [container] = mirror["spec"]["containers"], manifest["spec"]["containers"]
+    own = [entry for entry in running.get("env") or [] if entry["name"] != CONTENT_ENV]
+    return bool(ensure({**running, "env": own}, _stored({"env": [], **container})) == {**running, "env": own})
 
 
 def behind(
-    target: Target, nodes: Sequence[Object], pods: Sequence[Object], namespaces: Sequence[str]
+    wanted: Wanted, nodes: Sequence[Object], pods: Sequence[Object], namespaces: Sequence[str]
 ) -> list[tuple[str, StaticPod, Object]]:
     """Return the static pods of these namespaces that are not of this release: the node's name, what it is to run, and
     what it runs."""
@@ -127,27 +119,28 @@ def behind(
     found = []
     for name, node in sorted((str(n["metadata"]["name"]), n) for n in nodes):
         of_node = [m for m in mirrors if m["spec"].get("nodeName") == name]
-        for pod in static_pods(target, node, of_node) if of_node else ():
+        for pod in static_pods(wanted, node, of_node) if of_node else ():
             mirror = next((m for m in of_node if m["metadata"]["name"] == f"{pod.name}-{name}"), None)
             if pod.namespace not in namespaces or mirror is None:
                 continue
-            [manifest] = read_objects(pod.manifest(target.images), pod.name)
+            [manifest] = read_objects(pod.manifest(wanted.images), pod.name)
             if not same(manifest, mirror):
                 found.append((name, pod, mirror))
     return found
 
 
 class StaticPods:
-    """Static pods of an operator's namespaces, brought to this release one node after the other."""
+    """Static pods of some namespaces, brought to a release one node after the other: before revisions are the new
+    release's (nodes/revisions.py), its version operator."""
 
-    def __init__(self, kube: Kube, target: Target) -> None:
+    def __init__(self, kube: Kube, wanted: Wanted) -> None:
         self._kube = kube
-        self._target = target
+        self._wanted = wanted
 
     def bring(self, namespaces: Sequence[str], stop: threading.Event, last: str = "") -> None:
         """Replace what is of another release, a node at a time, that of node ``last`` last; each must be ready before
         the next. What does not become ready is put back. Raises ClusterError naming it, ApiError, Stopped."""
-        found = behind(self._target, self._kube.list("v1", "Node"), self._kube.list("v1", "Pod"), namespaces)
+        found = behind(self._wanted, self._kube.list("v1", "Node"), self._kube.list("v1", "Pod"), namespaces)
         for node, pod, mirror in sorted(found, key=lambda row: row[0] == last):
             self._replace(node, pod, mirror, stop)
 
@@ -167,12 +160,19 @@ class StaticPods:
     def _mirror(self, pod: StaticPod, node: str) -> Object | None:
         return self._kube.get("v1", "Pod", f"{pod.name}-{node}", pod.namespace)
 
+    def _content(self, pod: StaticPod) -> str:
+        """Return the hash by which the new release's version operator will know its pod (nodes/revisions.py)."""
+        stored = self._kube.get("v1", "Secret", CONTROL_PLANE, NAMESPACE) or {"metadata": {}}
+        revisions = self._kube.list("v1", "ConfigMap", NAMESPACE, "node0.example/revision")
+        latest = max(revisions, key=lambda obj: int(obj["data"]["revision"]), default={"data": {"reason": ""}})
+        return content(pod, self._wanted.images, at_start(files_of(stored)), latest["data"]["reason"])
+
     def _place(
         self, node: str, pod: StaticPod, stop: threading.Event, *, before: str | None, back: bool = False
     ) -> None:
         """Put a manifest in place, or ``back`` the one before; the pod that does so pulls the image in passing."""
-        images, release = self._target.images, self._target.release_image
-        manifest, image = ("", release) if back else (pod.manifest(images), images[pod.tag])
+        images, release = self._wanted.images, self._wanted.release_image
+        manifest, image = ("", release) if back else (pod.manifest(images, self._content(pod)), images[pod.tag])
 
         def placed() -> bool:
             mirror = self._mirror(pod, node)

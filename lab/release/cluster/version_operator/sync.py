@@ -22,7 +22,6 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Failure, Updates, Work, is_status, version_status
 from lab.release.cluster.kube.payload import CAPABILITIES, Manifest
 from lab.release.cluster.kube.resources import CONFIG, cluster_scoped
-from lab.release.cluster.version_operator.rollout import StaticPods
 from lab.release.cluster.version_operator.upgrade import Upgrader, not_started, updating
 
 log = logging.getLogger(__name__)
@@ -51,11 +50,10 @@ class Rollout:
     """An update as far as it has come, which the version operator's loop tells that of the operators.
 
     ``begun`` has the operators whose manifests have been applied; None when no update is under way: then an operator
-    reports the version as soon as it is well. ``failed`` says of operators why their static pods were put back.
+    reports the version as soon as it is well.
     """
 
     begun: set[str] | None = field(default_factory=set)
-    failed: dict[str, str] = field(default_factory=dict)
 
 
 def namespaces(operator: Object) -> list[str]:
@@ -67,8 +65,7 @@ def namespaces(operator: Object) -> list[str]:
 class Syncer:
     """The version operator's loop over one payload.
 
-    With an ``upgrader`` it follows the update that ClusterVersion asks for, with ``static_pods`` it brings those to
-    this release. ``wake`` ends its pauses.
+    With an ``upgrader`` it follows the update that ClusterVersion asks for. ``wake`` ends its pauses.
     """
 
     def __init__(
@@ -79,11 +76,9 @@ class Syncer:
         release_image: str,
         *,
         upgrader: Upgrader | None = None,
-        static_pods: StaticPods | None = None,
     ) -> None:
         self._kube = kube
         self._upgrader = upgrader
-        self._static_pods = static_pods
         self.rollout = Rollout()
         self.wake = threading.Event()
         self._failed: Work | None = None
@@ -269,7 +264,6 @@ class Syncer:
         work = self._work
         if self.rollout.begun is None:
             self.rollout.begun = set()
-        self.rollout.failed.clear()
         self.report(work)
         self._precreate()
         skipped = self._unmanaged()
@@ -297,22 +291,14 @@ class Syncer:
                 raise Superseded("the ClusterVersion asks for another release now")
 
     def _bring(self, manifest: Manifest, done: int, stop: threading.Event) -> Failure | None:
-        """Bring an operator to this release: its static pods here, the rest by what was applied; the failure, if any.
+        """Let an operator come to this release, and wait until it has; the failure, if it does not.
 
-        Raises Stopped, Superseded, LeaseLost; ApiError when the API is away while its static pods are looked for.
+        Raises Stopped, Superseded, LeaseLost; ApiError when the API is away at the end.
         """
         name = manifest.object["metadata"]["name"]
         begun = self.rollout.begun if self.rollout.begun is not None else set()
         begun.add(name)
         self.report(_with(self._work, done, waiting=(name,)))
-        if self._static_pods is not None:
-            try:
-                self._static_pods.bring(namespaces(manifest.object), stop)
-            except (ApiError, Stopped):
-                raise
-            except ClusterError as error:
-                log.warning("%s: %s", name, error)
-                self.rollout.failed[name] = str(error)
         deadline, bad_since = time.monotonic() + PASS_SECONDS, None
         while True:
             try:

@@ -17,8 +17,9 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Failure, State, Updates, Work
 from lab.release.cluster.kube.payload import Images, Manifest
 from lab.release.cluster.kube.resources import CONFIG
+from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.version_operator import graph, retrieval, signatures, updates
-from lab.release.cluster.version_operator.rollout import StaticPods, Target
+from lab.release.cluster.version_operator.rollout import StaticPods
 from lab.release.cluster.version_operator.updates import Update
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,12 @@ class Release:
 class Upgrader:
     """Follows ClusterVersion's spec for a version operator of release ``current``."""
 
-    def __init__(self, kube: Kube, manifests: Sequence[Manifest], target: Target, values: Mapping[str, str]) -> None:
+    def __init__(self, kube: Kube, manifests: Sequence[Manifest], wanted: Wanted, values: Mapping[str, str]) -> None:
         self._kube = kube
         self._rings = signatures.keyrings(manifests)
-        self._target = target
+        self._wanted = wanted
         self._values = values
-        self.current = Update(target.images.version, target.release_image)
+        self.current = Update(wanted.images.version, wanted.release_image)
         self.status = Updates()
         self._asked: tuple[object, ...] = ()
         self._asked_at = 0.0
@@ -154,9 +155,9 @@ class Upgrader:
 
         Raises ClusterError when one does not start: then it is put back. Raises Stopped when the own one is replaced.
         """
-        target = Target(self._target.config, release.images, release.update.image)
+        wanted = Wanted(self._wanted.config, release.images, release.update.image)
         log.info("Handing over to the version operator of %s", release.update.version)
-        StaticPods(self._kube, target).bring([NAMESPACE], stop, retrieval.own_node(self._kube))
+        StaticPods(self._kube, wanted).bring([NAMESPACE], stop, retrieval.own_node(self._kube))
 
 
 def not_started(error: ClusterError) -> Failure:

@@ -6,16 +6,17 @@ import pytest
 import yaml
 
 from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.pods import staticpods
-from lab.release.cluster.version_operator.rollout import Target, behind, placing_pod, workload_lag
+from lab.release.cluster.version_operator.rollout import behind, placing_pod, workload_lag
 from lab.testing.scaling import CONFIG
 
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "agent-installer-csr-approver", "cluster-version-operator")
 
 
-def target(release):
+def wanted(release):
     images = {tag: f"r@sha256:{tag}-{release}" for tag in TAGS}
-    return Target(CONFIG, Images(release, images), images["cluster-version-operator"])
+    return Wanted(CONFIG, Images(release, images), images["cluster-version-operator"])
 
 
 def node(number):
@@ -32,13 +33,13 @@ def stored(value):
 
 def mirrors(release, number, peers=""):
     """Return what runs on a node of that release, with some of the API's defaults."""
-    wanted = target(release)
+    release_wanted = wanted(release)
     found = []
     for stage in staticpods.control_plane(
-        CONFIG, wanted.release_image, f"127.77.0.{number}", f"m{number}", peers=peers
+        CONFIG, release_wanted.release_image, f"127.77.0.{number}", f"m{number}", peers=peers
     ):
         for pod in stage.pods:
-            obj = stored(yaml.safe_load(pod.manifest(wanted.images)))
+            obj = stored(yaml.safe_load(pod.manifest(release_wanted.images, "0123")))
             obj["metadata"]["name"] += f"-m{number}"
             obj["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x", "kubernetes.io/config.hash": "x"}
             obj["spec"]["nodeName"] = f"m{number}"
@@ -65,14 +66,14 @@ PEERS = "m1=https://127.77.0.1:2380,m2=https://127.77.0.2:2380"
 def test_static_pods_of_this_release_are_left_alone_and_others_are_not():
     pods = [*mirrors("a", 1), *mirrors("a", 2, PEERS)]
     nodes = [node(2), node(1)]
-    assert behind(target("a"), nodes, pods, NAMESPACES) == []
-    found = behind(target("b"), nodes, pods, NAMESPACES)
+    assert behind(wanted("a"), nodes, pods, NAMESPACES) == []
+    found = behind(wanted("b"), nodes, pods, NAMESPACES)
     assert [name for name, *_ in found] == ["m1"] * 7 + ["m2"] * 7
-    assert {pod.name for _, pod, _ in behind(target("b"), nodes, pods, NAMESPACES[:1])} == {"etcd"}
+    assert {pod.name for _, pod, _ in behind(wanted("b"), nodes, pods, NAMESPACES[:1])} == {"etcd"}
 
 
 def test_etcd_stays_a_member_of_the_cluster_that_it_joined():
-    found = behind(target("b"), [node(2)], mirrors("a", 2, PEERS), ["openshift-etcd"])
+    found = behind(wanted("b"), [node(2)], mirrors("a", 2, PEERS), ["openshift-etcd"])
     [(_, pod, _)] = found
     assert f"--initial-cluster={PEERS}" in pod.command
     assert "--initial-cluster-state=existing" in pod.command
@@ -82,7 +83,7 @@ def test_another_flag_makes_a_pod_another_releases():
     pods = mirrors("a", 1)
     scheduler = next(pod for pod in pods if pod["metadata"]["name"] == "kube-scheduler-m1")
     scheduler["spec"]["containers"][0]["command"].append("--v=4")
-    assert [pod.name for _, pod, _ in behind(target("a"), [node(1)], pods, NAMESPACES)] == ["kube-scheduler"]
+    assert [pod.name for _, pod, _ in behind(wanted("a"), [node(1)], pods, NAMESPACES)] == ["kube-scheduler"]
 
 
 def test_the_pod_that_places_a_manifest_runs_from_the_image_that_is_to_run():
