@@ -264,8 +264,8 @@ class Operators:
         return [(kind, obj) for kind in ("Deployment", "DaemonSet") for obj in self._kube.list("apps/v1", kind)]
 
     def _lag(self, operator: Object, seen: View, workloads: list[tuple[str, Object]]) -> list[str]:
-        """Return how far an operator whose turn has come is from the release that is rolled out; empty when it is there,
-        and while none is."""
+        """Return how far an operator whose turn has come is from the release that is rolled out; empty when it is
+        there, and while none is."""
         begun = self._rollout.begun
         if begun is None or operator["metadata"]["name"] not in begun or seen.config is None:
             return []
