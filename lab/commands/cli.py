@@ -24,6 +24,7 @@ from lab.commands import access, completion, interrupts, liveview, places
 from lab.commands import conformance as conformance_command
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
+from lab.commands import offer as offer_command
 from lab.commands.deploy import BMCS, KINDS
 from lab.commands.places import add_output
 from lab.commands.terminal import connect_console, describe, describe_networks
@@ -128,6 +129,8 @@ def parser() -> argparse.ArgumentParser:
         "conformance", _conformance, "run Kubernetes' own conformance suite against the cluster of a lab"
     )
     conformance_command.add_arguments(conformance)
+    offer = command("offer", _offer, "offer releases that the cluster of a lab can be upgraded to")
+    offer_command.add_arguments(offer)
     shot = command("shot", _shot, "take a picture of a virtual machine's screen")
     shot.add_argument("node", metavar="NODE", help=node)
     shot.add_argument("file", type=Path, metavar="FILE", help="PNG file to write")
@@ -145,7 +148,7 @@ def parser() -> argparse.ArgumentParser:
     fault = command("fault", _fault, "break a running lab, and mend it")
     fault_command.add_arguments(fault, _add_lab)
     command("gc", _gc, "remove what crashed labs left behind")
-    for sub in (ssh, execute, console, opened, kubectl, conformance, shot, collect, down, fault):
+    for sub in (ssh, execute, console, opened, kubectl, conformance, offer, shot, collect, down, fault):
         _add_lab(sub)
     completed = command(
         "completion",
@@ -435,6 +438,10 @@ def _kubectl(arguments: argparse.Namespace) -> int:
 
 def _conformance(arguments: argparse.Namespace) -> int:
     return conformance_command.run(arguments, None if arguments.list or arguments.build else _entered(arguments))
+
+
+def _offer(arguments: argparse.Namespace) -> int:
+    return offer_command.run(arguments, _entered(arguments))
 
 
 def _shot(arguments: argparse.Namespace) -> int:

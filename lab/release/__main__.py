@@ -17,9 +17,10 @@ from lab.release.build import Release, build_release, latest_release
 from lab.release.images import machine_os
 from lab.release.kubernetes import build_kubernetes
 from lab.release.prune import prune
+from lab.release.signing import signature_config_map
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store, default_cache
-from lab.release.variants import REAL_AGENT, VARIANTS
+from lab.release.variants import NEXT, REAL_AGENT, VARIANTS
 from lab.release.verify import verify_images
 
 HOURS = real_type(1, 24 * 3650, "hours")
@@ -34,14 +35,19 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--no-machine-os", action="store_true", help="leave out machine-os-images")
     build.add_argument(
         "--variant",
-        choices=[*VARIANTS, REAL_AGENT],
+        choices=[*VARIANTS, *NEXT, REAL_AGENT],
         help="broken on purpose: "
         + "; ".join(f"{name}: {variant.text}" for name, variant in VARIANTS.items()).replace("%", "%%")
-        + f"; {REAL_AGENT}: OpenShift's own agent, from --agent",
+        + f"; {REAL_AGENT}: OpenShift's own agent, from --agent; to upgrade to: "
+        + "; ".join(f"{name}: {variant.text}" for name, variant in NEXT.items()),
     )
     build.add_argument(
         "--agent", type=Path, metavar="DIR", help="the folder of OpenShift's built agent, for real-agent"
     )
+    sign = commands.add_parser(
+        "sign", help="sign a release; prints the ConfigMap by which a cluster of this machine lets it in"
+    )
+    sign.add_argument("pullspec", metavar="PULLSPEC", help="the release by digest, as build prints it")
     commands.add_parser("kubernetes", help="build the Kubernetes binaries; prints their directory")
     commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
     commands.add_parser("path", help="print the registry storage directory of the release built last")
@@ -74,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                     cache, machine_os=not options.no_machine_os, variant=options.variant, agent=options.agent
                 )
                 print(release.pullspec)
+            case "sign":
+                print(signature_config_map(Store(cache), options.pullspec), end="")
             case "path":
                 print(latest_release(cache).registry_storage)
             case "verify":

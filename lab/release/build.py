@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release import images, payload
+from lab.release import images, payload, signing
 from lab.release.components import COMPONENTS, VERSION_OPERATOR
 from lab.release.image.oci import Layout, Written
 from lab.release.registry import REPOSITORY, SOURCE, has_manifest, loopback_registry, push
 from lab.release.stage import progress
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store, default_cache
-from lab.release.variants import changed, chosen, named
+from lab.release.variants import changed, chosen, edited, named
 
 STORAGE = "registry"
 RECORDS = "releases"
@@ -118,7 +118,12 @@ def build_release(
         layout = Layout(store.root / "oci")
         *components, base = layout.write([*parts, operator])
         digests = named({image.tag: image.digest for image in components}, deviation)
-        version, top = payload.release_image(store, operator, base.digest, digests, machine_os=system_version)
+        contents = payload.Contents(
+            edited({**payload.release_manifests(), signing.MANIFEST: signing.keys_manifest(store)}, deviation),
+            deviation.version or payload.BASE_VERSION,
+            system_version,
+        )
+        version, top = payload.release_image(store, operator, base.digest, digests, contents=contents)
         written = layout.write([*parts, operator, top])
         _push(store, layout, written, version)
         return _record(store, version, written, iso, latest=variant is None)

@@ -18,6 +18,8 @@ PACKAGES: Mapping[str, Packages] = {
     # curl is what its checks ask the API server and the router with.
     "keepalived": Packages(("curl", "keepalived")),
     "busybox": Packages(("busybox-static",)),
+    # What the version operator checks releases' signatures with.
+    "gpgv": Packages(("gpgv",)),
     "iptables": Packages(("conntrack", "iptables"), ("libip*-dev",)),
     "kubectl": Packages(("kubernetes-client",)),
     # Without what agents for other hardware and clouds need, and what the wheels bring.
@@ -210,6 +212,7 @@ wait
 VERSION_OPERATOR = Component(
     "cluster-version-operator",
     entrypoint=("/usr/bin/cluster-version-operator",),
+    packages=("gpgv",),
     code=("cluster",),
     commands={"usr/bin/cluster-version-operator": "lab.release.cluster.version_operator.command"},
 )

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from lab.release.image.oci import Image
 from lab.release.images import layer_stage
 from lab.release.registry import SOURCE
 from lab.release.stage.errors import RecipeMismatch
-from lab.release.stage.keys import digest_of, tree_digest
+from lab.release.stage.keys import digest_of
 from lab.release.stage.store import Store
 
 # The product version whose installer and objects the lab's cluster resembles.
@@ -32,7 +33,7 @@ SNAPSHOT = "0.0.1-snapshot"
 _METADATA = {component.tag: component for component in COMPONENTS}
 
 
-def release_version(inputs: Mapping[str, object]) -> str:
+def release_version(inputs: Mapping[str, object], base: str = BASE_VERSION) -> str:
     """``4.18.0-node0.<8 hex digits>`` of what the release is made from.
 
     A semver identifier of digits alone must not begin with 0, so the hash is taken again until a letter is in it.
@@ -40,7 +41,7 @@ def release_version(inputs: Mapping[str, object]) -> str:
     text = digest_of(inputs)
     while text[:8].isdigit():
         text = hashlib.sha256(text.encode()).hexdigest()
-    return f"{BASE_VERSION}-node0.{text[:8]}"
+    return f"{base}-node0.{text[:8]}"
 
 
 def manifest_files(root: Path = MANIFESTS) -> dict[str, Path]:
@@ -119,21 +120,38 @@ def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
     return Image(VERSION_OPERATOR.tag, (*layers, own), VERSION_OPERATOR.entrypoint)
 
 
+def release_manifests(root: Path = MANIFESTS) -> dict[str, str]:
+    """Return the texts of the files of /release-manifests, by their names."""
+    folder = "release-manifests/"
+    found = manifest_files(root).items()
+    return {name.removeprefix(folder): path.read_text() for name, path in found if name.startswith(folder)}
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a release is made of besides images: texts of manifests by name, and of which version it is."""
+
+    manifests: Mapping[str, str]
+    base_version: str = BASE_VERSION
+    machine_os: str = ""
+
+
 def release_image(
-    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], *, machine_os: str = ""
+    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], *, contents: Contents
 ) -> tuple[str, Image]:
     """Return the release's version and image: the operator's plus /release-manifests as its very last layer.
 
     oc reads image-references from the last layer alone, so nothing may ever be put above it.
     """
-    manifests = {n: p for n, p in manifest_files().items() if n.startswith("release-manifests/")}
+    machine_os = contents.machine_os
     version = release_version(
         {
             "operator": operator_digest,
-            "manifests": tree_digest(manifests.items()),
+            "manifests": contents.manifests,
             "references": image_references(SNAPSHOT, digests, machine_os),
             "metadata": release_metadata(SNAPSHOT),
-        }
+        },
+        contents.base_version,
     )
 
     def fill(writer: LayerWriter) -> None:
@@ -142,8 +160,8 @@ def release_image(
         writer.add_bytes("release-manifests/image-references", references + "\n", 0o444)
         metadata = json.dumps(release_metadata(version), indent=2)
         writer.add_bytes("release-manifests/release-metadata", metadata + "\n", 0o444)
-        for name, path in manifests.items():
-            writer.add_bytes(name, path.read_text().replace(SNAPSHOT, version), 0o444)
+        for name, text in sorted(contents.manifests.items()):
+            writer.add_bytes(f"release-manifests/{name}", text.replace(SNAPSHOT, version), 0o444)
 
     layer = layer_stage(store, "files-release", Compression.GZIP, fill)
     labels = {"io.openshift.release": version, "io.openshift.release.base-image-digest": operator_digest}

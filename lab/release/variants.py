@@ -1,7 +1,9 @@
-"""Lab releases that differ from the lab release on purpose: broken (docs/informer.md), or with a foreign program.
+"""Lab releases that differ from the lab release on purpose: broken (docs/informer.md), with a foreign program, or newer
+(docs/upgrades.md).
 
 python -m lab.release build --variant operator-unavailable       # prints its pullspec
 node0-ci run sno-ipv4-static-uefi --release PULLSPEC
+python -m lab.release build --variant next                       # what a cluster can be upgraded to
 python -m lab.release build --variant real-agent --agent DIR     # an agent that was built elsewhere, in place of ours
 """
 
@@ -21,6 +23,8 @@ SLOWER_SECONDS = 40
 SLOW_BOOTSTRAP_SECONDS = 180
 
 Change = Callable[[Component], Component]
+#: A manifest's text, made of the one that the lab release has by that name; of nothing where it has none.
+Edit = Callable[[str], str]
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Variant:
 
     `text` says how, in a line; `component` is the tag of the image that is to blame. `change` makes that image's row
     another one; `absent` leaves the image as it is, but names it in the release by a digest that no registry has.
+    A release to upgrade to has a `version` of its own (that before the hash), images that have a file more (`marked`,
+    by tag) and other manifests.
     """
 
     text: str
@@ -36,6 +42,9 @@ class Variant:
     change: Change = field(default=lambda component: component)
     absent: bool = False
     packages: Mapping[str, Packages] = field(default_factory=dict)
+    version: str = ""
+    marked: tuple[str, ...] = ()
+    manifests: Mapping[str, Edit] = field(default_factory=dict)
 
 
 def _before(path: str, script: str) -> Change:
@@ -89,6 +98,74 @@ VARIANTS: Mapping[str, Variant] = {
 }
 NONE = Variant("as it is", "")
 
+_NOTES = """apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: release-notes
+  namespace: openshift-config-managed
+  annotations:
+    include.release.openshift.io/self-managed-high-availability: 'true'
+data:
+  version: 0.0.1-snapshot
+"""
+
+
+def _renamed_binding(text: str) -> str:
+    """Give the console's binding another name, and have the one of before removed."""
+    head, separator, binding = text.rpartition("---\n")
+    old = "  name: console\n  annotations:\n"
+    if old not in binding:
+        raise ReleaseError("the console's last manifest of roles is no binding called console any more")
+    gone = binding.replace(old, f"{old}    release.openshift.io/delete: 'true'\n", 1)
+    return f"{head}{separator}{gone}{separator}{binding.replace(old, old.replace('console', 'console-viewer'), 1)}"
+
+
+def _longer_grace(text: str) -> str:
+    """Give the console longer to end."""
+    old = "terminationGracePeriodSeconds: 5\n"
+    if old not in text:
+        raise ReleaseError("the console's manifest does not say any more how long it may take to end")
+    return text.replace(old, "terminationGracePeriodSeconds: 10\n")
+
+
+def _ends_at_once(component: Component) -> Component:
+    """Let the console end as soon as it starts."""
+    text = '#!/bin/bash\necho "console: variant next-broken: ends at once" >&2\nexit 1\n'
+    return replace(component, commands={}, programs={"usr/bin/console": text})
+
+
+#: All that runs in an installed cluster and is made of the payload.
+_RUNNING = (
+    "agent-installer-csr-approver",
+    "console",
+    "etcd",
+    "haproxy-router",
+    "hyperkube",
+    "kube-proxy",
+    "machine-config-operator",
+    "network-check-target",
+    "node-network",
+    "unbound",
+)
+_NEXT_MANIFESTS: Mapping[str, Edit] = {
+    "0000_50_console_02_roles.yaml": _renamed_binding,
+    "0000_50_console_03_deployment.yaml": _longer_grace,
+    "0000_50_console_04_release-notes.yaml": lambda _: _NOTES,
+}
+#: Releases to upgrade the lab release to.
+NEXT: Mapping[str, Variant] = {
+    "next": Variant("the next patch version", "", version="4.18.1", marked=_RUNNING, manifests=_NEXT_MANIFESTS),
+    "next-minor": Variant("the next minor version", "", version="4.19.0", marked=_RUNNING, manifests=_NEXT_MANIFESTS),
+    "next-broken": Variant(
+        "the next but one patch version, whose console ends as soon as it starts",
+        "console",
+        _ends_at_once,
+        version="4.18.2",
+        marked=_RUNNING,
+        manifests=_NEXT_MANIFESTS,
+    ),
+}
+
 REAL_AGENT = "real-agent"
 # What OpenShift's agent calls besides programs of the base.
 _AGENTS_TOOLS = Packages(("file", "fio", "iputils-arping", "nmap"))
@@ -131,7 +208,7 @@ def real_agent(directory: Path) -> Variant:
 def chosen(name: str | None, agent: Path | None) -> Variant:
     """Return the variant of that name. Raises ReleaseError when what it needs was not given."""
     if name != REAL_AGENT:
-        return VARIANTS[name] if name else NONE
+        return {**VARIANTS, **NEXT}[name] if name else NONE
     if agent is None:
         raise ReleaseError("--variant real-agent needs --agent DIR, the folder of OpenShift's built agent")
     return real_agent(agent)
@@ -139,7 +216,14 @@ def chosen(name: str | None, agent: Path | None) -> Variant:
 
 def changed(component: Component, variant: Variant) -> Component:
     """Return the row of an image in this variant."""
+    if component.tag in variant.marked:
+        component = replace(component, files={**component.files, "usr/share/node0/release": f"{variant.version}\n"})
     return variant.change(component) if component.tag == variant.component else component
+
+
+def edited(manifests: Mapping[str, str], variant: Variant) -> dict[str, str]:
+    """Return the manifests of the release, texts by their names, in this variant."""
+    return {**manifests, **{name: edit(manifests.get(name, "")) for name, edit in variant.manifests.items()}}
 
 
 def named(digests: Mapping[str, str], variant: Variant) -> dict[str, str]:

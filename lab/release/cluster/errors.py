@@ -92,6 +92,26 @@ class Stopped(ClusterError):
     """The version operator was told to stop in the middle of a pass."""
 
 
+class Superseded(ClusterError):
+    """The ClusterVersion asks for something else now: the pass that is under way begins anew."""
+
+
+class InvalidUpdate(ClusterError):
+    """The ClusterVersion's spec asks for an update that cannot be meant."""
+
+
+class Unverified(ClusterError):
+    """No signature vouches for a release."""
+
+
+class ReleaseRefused(ClusterError):
+    """A release is not gone to; ``step`` is the reason of ReleaseAccepted: RetrievePayload, LoadPayload and others."""
+
+    def __init__(self, step: str, message: str) -> None:
+        super().__init__(message)
+        self.step = step
+
+
 class LeaseLost(ClusterError):
     """Another instance of the version operator leads now: this one must not write any more."""
 

@@ -239,19 +239,16 @@ def test_a_releases_version_follows_everything_in_it(monkeypatch, tmp_path):
     store = Store(tmp_path)
     operator = images.Image("cluster-version-operator", ())
 
-    def version(machine_os: str = "1", digests: Mapping[str, str] | None = None) -> str:
-        return payload.release_image(
-            store, operator, "sha256:0", digests or {"cli": "sha256:1"}, machine_os=machine_os
-        )[0]
+    def version(machine_os: str = "1", digests: Mapping[str, str] | None = None, base: str = "4.18.0") -> str:
+        contents = payload.Contents({"x.yaml": ""}, base, machine_os)
+        return payload.release_image(store, operator, "sha256:0", digests or {"cli": "sha256:1"}, contents=contents)[0]
 
     first = version()
     assert version() == first
     assert version(digests={"cli": "sha256:2"}) != first
     digests = {"machine-os-images": "sha256:1"}
     assert version("1", digests) != version("2", digests)
-    monkeypatch.setattr(payload, "BASE_VERSION", "4.19.0")
-    assert version() != first
-    monkeypatch.undo()
+    assert version(base="4.19.0").removeprefix("4.19.0") == first.removeprefix("4.18.0")
     monkeypatch.setattr(payload, "release_metadata", lambda _version: {"kind": "other"})
     assert version() != first
 

@@ -91,7 +91,10 @@ def test_the_release_layer_is_the_last_and_holds_its_documents(tmp_path: Path) -
     (tmp_path / "l").mkdir()
     base = writer.finish(tmp_path / "l", Compression.GZIP)
     digests = {"pod": "sha256:" + "1" * 64}
-    version, image = payload.release_image(store, Image("cvo", (base,), ("/cvo",)), "sha256:" + "9" * 64, digests)
+    contents = payload.Contents({"0000_10_x.yaml": "version: 0.0.1-snapshot"}, "4.18.1")
+    operator = Image("cvo", (base,), ("/cvo",))
+    version, image = payload.release_image(store, operator, "sha256:" + "9" * 64, digests, contents=contents)
+    assert version.startswith("4.18.1-node0.")
     names = subprocess.run(
         ["tar", "-tzf", str(image.layers[-1].blob)], capture_output=True, text=True, check=True
     ).stdout.split()

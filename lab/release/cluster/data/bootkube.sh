@@ -44,7 +44,7 @@ podman rm --force --ignore --time 0 cluster-bootstrap cluster-version-operator m
     kube-scheduler kube-controller-manager kube-apiserver etcd keepalived >/dev/null
 # A run that failed half-way must not leave its state to the next one.
 rm -rf /var/lib/etcd/member master.ign bootstrap-manifests
-mkdir -p /etc/kubernetes/static-pod-resources bootstrap-manifests
+mkdir -p /etc/kubernetes/static-pod-resources /etc/cvo/updatepayloads bootstrap-manifests
 install -d -m 0700 /var/lib/etcd
 stage_success
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +18,8 @@ VERSION_ORDER = (
     "Failing",
     "Progressing",
     "RetrievedUpdates",
+    "Upgradeable",
+    "Invalid",
 )
 
 
@@ -74,6 +76,26 @@ class Work:
     waiting: tuple[str, ...] = ()
     failure: Failure | None = None
     complete: bool = False
+    reason: str = ""
+    verified: bool = False
+    accepted_risks: str = ""
+
+
+#: Status, reason and message of a condition.
+State = tuple[str, str, str]
+NO_UPSTREAM: State = ("False", "NoUpstream", "No upstream server has been set to retrieve updates.")
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The part of ClusterVersion's status that tells of updates: conditions, of which those that are None do not apply,
+    and the updates that there are. Without ``accepted`` the release's own payload is loaded."""
+
+    accepted: State | None = None
+    retrieved: State = NO_UPSTREAM
+    available: Sequence[Mapping[str, str]] | None = None
+    upgradeable: State | None = None
+    invalid: State | None = None
 
 
 def unavailable(names: Sequence[str]) -> Failure:
@@ -92,8 +114,17 @@ def unavailable(names: Sequence[str]) -> Failure:
     )
 
 
+def degraded(name: str) -> Failure:
+    """Return the failure of an update whose operator lacks something (§5.2)."""
+    return Failure(
+        "ClusterOperatorDegraded",
+        f"Cluster operator {name} is degraded",
+        f"the cluster operator {name} is degraded",
+    )
+
+
 def progress_message(work: Work) -> str:
-    """Return the Progressing message of an installation that is under way."""
+    """Return the Progressing message of an installation or update that is under way."""
     text = f"Working towards {work.version}"
     if work.failure is not None:
         return f"Unable to apply {work.version}: {work.failure.summary}"
@@ -104,7 +135,7 @@ def progress_message(work: Work) -> str:
     return text
 
 
-def _history(status: Status, work: Work, installed: bool, now: dt.datetime) -> list[dict[str, Any]]:
+def _history(status: Status, work: Work, now: dt.datetime) -> list[dict[str, Any]]:
     history = [dict(entry) for entry in status.get("history") or []]
     if not history or history[0]["image"] != work.image:
         # an entry that something newer replaced is over, done or not
@@ -118,20 +149,29 @@ def _history(status: Status, work: Work, installed: bool, now: dt.datetime) -> l
                 "completionTime": None,
                 "version": work.version,
                 "image": work.image,
-                "verified": False,
+                "verified": work.verified,
             },
         )
-    if installed and history[0]["state"] != "Completed":
+        if work.accepted_risks:
+            history[0]["acceptedRisks"] = work.accepted_risks
+    if work.complete and history[0]["state"] != "Completed":
         history[0] |= {"state": "Completed", "completionTime": stamp(now)}
     return history[:100]
 
 
 def version_status(
-    status: Status, work: Work, now: dt.datetime, *, generation: int, capabilities: Sequence[str], version_hash: str
+    status: Status,
+    work: Work,
+    now: dt.datetime,
+    *,
+    generation: int,
+    capabilities: Sequence[str],
+    version_hash: str,
+    updates: Updates = Updates(),
 ) -> Status:
     """Return the next status of ClusterVersion `version`."""
-    was_completed = any(h["state"] == "Completed" and h["image"] == work.image for h in status.get("history") or [])
-    installed = was_completed or work.complete
+    history = _history(status, work, now)
+    reached = bool(history[0]["state"] == "Completed")
     conditions: list[Condition] = [c for c in status.get("conditions") or [] if c["type"] in VERSION_ORDER]
 
     def set_(kind: str, state: str, reason: str = "", message: str = "") -> None:
@@ -140,33 +180,40 @@ def version_status(
 
     set_("ImplicitlyEnabledCapabilities", "False", "AsExpected", "Capabilities match configured spec")
     loaded = f'Payload loaded version="{work.version}" image="{work.image}" architecture="amd64"'
-    set_("ReleaseAccepted", "True", "PayloadLoaded", loaded)
-    if installed:
+    set_("ReleaseAccepted", *(updates.accepted or ("True", "PayloadLoaded", loaded)))
+    if reached:
         set_("Available", "True", "", f"Done applying {work.version}")
-    else:
+    elif find(conditions, "Available") is None:
         set_("Available", "False")
     failure = work.failure
     if failure is not None:
         set_("Failing", "True", failure.reason, failure.message)
     else:
         set_("Failing", "False")
-    if not installed:
-        set_("Progressing", "True", failure.reason if failure else "", progress_message(work))
+    if not reached:
+        set_("Progressing", "True", failure.reason if failure else work.reason, progress_message(work))
     elif failure is not None:
         message = f"Error while reconciling {work.version}: {failure.summary}"
         set_("Progressing", "False", failure.reason, message)
+    elif updates.invalid is not None:
+        message = f"Stopped at {work.version}: the cluster version is invalid"
+        set_("Progressing", "False", updates.invalid[1], message)
     else:
         set_("Progressing", "False", "", f"Cluster version is {work.version}")
-    set_("RetrievedUpdates", "False", "NoUpstream", "No upstream server has been set to retrieve updates.")
+    set_("RetrievedUpdates", *updates.retrieved)
+    for kind, state in (("Upgradeable", updates.upgradeable), ("Invalid", updates.invalid)):
+        conditions = [c for c in conditions if c["type"] != kind or state is not None]
+        if state is not None:
+            set_(kind, *state)
     return {
         **status,
         "desired": {"version": work.version, "image": work.image},
-        "history": _history(status, work, installed, now),
+        "history": history,
         "observedGeneration": generation,
         "versionHash": version_hash,
         "capabilities": {"enabledCapabilities": list(capabilities), "knownCapabilities": list(capabilities)},
         "conditions": sorted(conditions, key=lambda c: VERSION_ORDER.index(c["type"])),
-        "availableUpdates": None,
+        "availableUpdates": None if updates.available is None else [dict(update) for update in updates.available],
     }
 
 

@@ -6,6 +6,8 @@ from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.pods.pod import RESOURCES, Probe, Stage, StaticPod
 
 ETCD_DATA = "/var/lib/etcd"
+#: On the node, and where the version operator reads the payloads of releases to go to.
+PAYLOADS = "/etc/cvo/updatepayloads"
 #: OpenShift's own requests, which the kernel turns into shares of a busy CPU: with little of it, etcd missed its
 #: heartbeats while an API server started beside it, and the whole cluster had no leader for minutes.
 ETCD_CPU = "300m"
@@ -311,7 +313,7 @@ def cluster_version_operator(release_image: str) -> StaticPod:
         labels={"k8s-app": "cluster-version-operator"},
         secrets="cluster-version-operator",
         # It writes certificates that have been renewed, of all static pods of its node (pki/syncer.py).
-        mounts={secrets: False, RESOURCES: False},
+        mounts={secrets: False, RESOURCES: False, PAYLOADS: False},
     )
 
 

@@ -25,9 +25,11 @@ from lab.release.cluster.kube.resources import CONFIG, read_config
 from lab.release.cluster.network.podnetworks import PodNetworks
 from lab.release.cluster.nodes import policies
 from lab.release.cluster.nodes.certificates import Rotation
+from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.pki import syncer as certificate_files
 from lab.release.cluster.version_operator.operators import Operators
 from lab.release.cluster.version_operator.sync import Syncer
+from lab.release.cluster.version_operator.upgrade import Upgrader
 
 log = logging.getLogger(__name__)
 
@@ -76,20 +78,25 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     values = read_values(kube, stop)
     if values is None:
         return
+    config = read_config(kube)
+    if config is None:
+        return
     manifests = payload.load_manifests(root, release_image, values)
     images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
     version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
-    operators = Operators(kube, files, images, release_image)
     # On each node, whoever leads: where all certificates have run out, nobody can.
     follow = (kube, socket.gethostname(), files.parent, stop)
     threading.Thread(target=certificate_files.run, args=follow, name="certificate files", daemon=True).start()
-    syncer = Syncer(kube, manifests, version, release_image)
+    upgrader = Upgrader(kube, manifests, Wanted(config, images, release_image), values)
+    syncer = Syncer(kube, manifests, version, release_image, upgrader=upgrader)
+    operators = Operators(kube, files, images, release_image, rollout=syncer.rollout)
     if not syncer.lead(stop):
         return
     # A daemon: when the lease is lost, this process ends at once, and its kubelet starts one that waits for the lease.
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
+        threading.Thread(target=syncer.follow, args=(stop,), name="cluster version", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
         threading.Thread(target=Rotation(kube, release_image, images).run, args=(stop,), name="rotation", daemon=True),
         threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),

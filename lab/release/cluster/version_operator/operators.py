@@ -24,6 +24,8 @@ from lab.release.cluster.nodes.probes.table import PROBES
 from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
 from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted
 from lab.release.cluster.nodes.scaling import Scaling
+from lab.release.cluster.version_operator import rollout as parts
+from lab.release.cluster.version_operator.sync import Rollout, namespaces
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
 CALM_SECONDS = 40.0
+#: The same while a release is rolled out: each operator's turn ends with a look.
+ROLLOUT_SECONDS = 3.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0
@@ -125,8 +129,11 @@ def pool_status(pool: Object, nodes: list[Object], configs: list[Object], now: d
 class Operators:
     """The loop; `step` is one round, `run` repeats it."""
 
-    def __init__(self, kube: Kube, files: Path, images: Images, release_image: str) -> None:
+    def __init__(
+        self, kube: Kube, files: Path, images: Images, release_image: str, *, rollout: Rollout | None = None
+    ) -> None:
         self._kube = kube
+        self._rollout = rollout or Rollout(begun=None)
         self._files = files
         self._images = images
         self._release_image = release_image
@@ -167,7 +174,9 @@ class Operators:
         if self._revisions is None:
             self._revisions = Revisions(self._kube, wanted)
         try:
-            revising = self._revisions.step(seen)
+            begun = self._rollout.begun
+            # A release's static pods come at the turn of the first operator that has any.
+            revising = (begun is None or REVISED[0] in begun) and self._revisions.step(seen)
             if seen.config.single_node:
                 return revising
             if self._scaling is None:
@@ -214,6 +223,7 @@ class Operators:
     def _look(self, seen: View) -> dict[str, Finding]:
         self._pools(seen)
         findings: dict[str, Finding] = {}
+        workloads = self._workloads()
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
             name = listed["metadata"]["name"]
             probe = PROBES.get(name)
@@ -222,6 +232,12 @@ class Operators:
             finding = probe(seen)
             if self._revisions is not None and name in REVISED:
                 finding = self._revisions.finding(finding)
+            lag = self._lag(listed, seen, workloads)
+            if lag and finding.good and finding.condition == "Available":
+                bad = parts.stuck(seen.pods, namespaces(listed))
+                text = "; ".join(lag) + (f": {bad}" if bad else "")
+                reason = "RolloutStuck" if bad else "RolloutInProgress"
+                finding = Finding(False, text, reason, "Degraded" if bad else "Progressing")
             findings[name] = finding
             if finding.good:
                 self._bad_since.pop(name, None)
@@ -232,12 +248,36 @@ class Operators:
             if name == "ingress":
                 self._ingress(seen, finding.good)
             full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
-            status = operator_status(
-                listed.get("status") or {}, finding, bad_seconds, seen.now, versions=self._versions
-            )
+            old = listed.get("status") or {}
+            begun = self._rollout.begun
+            reached = begun is None or (name in begun and not lag)
+            versions = self._versions if reached else old.get("versions") or []
+            status = operator_status(old, finding, bad_seconds, seen.now, versions=versions)
             self._write_status(full, status)
         self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
         return findings
+
+    def _workloads(self) -> list[tuple[str, Object]]:
+        """Read the Deployments and DaemonSets while a release is rolled out, and the rest of the time none."""
+        if self._rollout.begun is None:
+            return []
+        return [(kind, obj) for kind in ("Deployment", "DaemonSet") for obj in self._kube.list("apps/v1", kind)]
+
+    def _lag(self, operator: Object, seen: View, workloads: list[tuple[str, Object]]) -> list[str]:
+        """Return how far an operator whose turn has come is from the release that is rolled out; empty when it is
+        there, and while none is."""
+        begun = self._rollout.begun
+        if begun is None or operator["metadata"]["name"] not in begun or seen.config is None:
+            return []
+        own = namespaces(operator)
+        lag = [
+            text
+            for kind, obj in workloads
+            if obj["metadata"]["namespace"] in own and (text := parts.workload_lag(kind, obj))
+        ]
+        wanted = Wanted(seen.config, self._images, self._release_image)
+        behind = parts.behind(wanted, seen.nodes, seen.pods, own)
+        return lag + [f"{mirror['metadata']['name']} is of another release" for *_, mirror in behind]
 
     def _ingress(self, seen: View, good: bool) -> None:
         if good:
@@ -260,6 +300,8 @@ class Operators:
 
     def pause(self, took: float) -> float:
         """Seconds until the next round, after one of ``took`` seconds."""
+        if self._rollout.begun is not None:
+            return pace.pause(took, ROLLOUT_SECONDS)
         if not self.scaling and not self.good:
             return pace.pause(took, BUSY_SECONDS)
         return max((SCALING_SECONDS if self.scaling else CALM_SECONDS) - took, 2.0)

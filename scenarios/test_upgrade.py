@@ -1,0 +1,166 @@
+"""An installed cluster is upgraded, under load: to a good release and back, and not to one that is bad or unsigned."""
+
+import time
+
+import pytest
+
+from lab import updates
+from lab.waiting import wait_until
+from scenarios.catalogue.matrix import params
+from scenarios.testing.cluster import Installation
+from scenarios.testing.health import BACK_SECONDS
+from scenarios.testing.upgrade import (
+    ACKNOWLEDGED_SECONDS,
+    Watch,
+    cluster_version,
+    condition,
+    next_release,
+    patch,
+    sign,
+    wait_for,
+)
+
+pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
+
+ANY = params(lambda row: row.thorough and row.topology.startswith(("sno-ipv4", "compact-ipv4")))
+VERSION_OPERATOR = "lab.release.cluster.version_operator.command"
+
+
+def images(installation: Installation) -> set[str]:
+    """Return the images of the payload that run in the cluster."""
+    pods = installation.kubectl_json("get", "pods", "--all-namespaces")["items"]
+    return {
+        container["image"]
+        for pod in pods
+        if pod["status"]["phase"] == "Running"
+        for container in pod["spec"]["containers"]
+    }
+
+
+def exists(installation: Installation, kind: str, name: str, namespace: str = "default") -> bool:
+    """Return whether there is such an object."""
+    words = ("-n", namespace, "get", kind, name, "--ignore-not-found", "-o", "name")
+    return bool(installation.kubectl(*words).strip())
+
+
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_an_unsigned_release_is_refused_and_told(installation: Installation) -> None:
+    release = next_release("next-minor")
+    before = cluster_version(installation)["status"]["desired"]
+    patch(installation, desiredUpdate={"image": release.pullspec})
+    try:
+        wait_until(
+            lambda: condition(installation, "ReleaseAccepted").get("status") == "False",
+            ACKNOWLEDGED_SECONDS,
+            "the release to be refused",
+            lambda: condition(installation, "ReleaseAccepted"),
+        )
+        refused = condition(installation, "ReleaseAccepted")
+        assert refused["reason"] == "RetrievePayload"
+        assert f"unable to verify {release.digest} against keyrings: verifier-public-key-" in refused["message"]
+        assert cluster_version(installation)["status"]["desired"] == before
+    finally:
+        patch(installation, desiredUpdate=None)
+    wait_until(
+        lambda: condition(installation, "ReleaseAccepted").get("status") == "True",
+        ACKNOWLEDGED_SECONDS,
+        "the refusal to be forgotten",
+    )
+
+
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_a_minor_version_waits_for_what_is_overridden(installation: Installation) -> None:
+    release = next_release("next-minor")
+    sign(installation, release.pullspec)
+    override = {"kind": "Deployment", "group": "apps", "namespace": "none", "name": "none", "unmanaged": True}
+    patch(installation, overrides=[override], desiredUpdate={"image": release.pullspec})
+    try:
+        wait_until(
+            lambda: condition(installation, "ReleaseAccepted").get("reason") == "PreconditionChecks",
+            ACKNOWLEDGED_SECONDS,
+            "the precondition to be told",
+            lambda: condition(installation, "ReleaseAccepted"),
+        )
+        assert "ClusterVersionOverridesSet" in condition(installation, "ReleaseAccepted")["message"]
+        assert condition(installation, "Upgradeable")["reason"] == "ClusterVersionOverridesSet"
+    finally:
+        patch(installation, overrides=None, desiredUpdate=None)
+
+
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installation) -> None:
+    """The version operator is killed in the middle; what users see is watched throughout."""
+    release, old = next_release("next"), cluster_version(installation)["status"]["desired"]
+    several = len(installation.topology.masters) > 1
+    sign(installation, old["image"], release.pullspec)
+    url = updates.publish(
+        installation.lab.layout, [(old["version"], old["image"]), (release.version, release.pullspec)]
+    )
+    patch(installation, upstream=url)
+    wait_until(
+        lambda: cluster_version(installation)["status"]["availableUpdates"] is not None,
+        ACKNOWLEDGED_SECONDS,
+        "the update service's answer",
+        lambda: condition(installation, "RetrievedUpdates"),
+    )
+    watch, began = Watch(installation), time.monotonic()
+    with watch.watching(), installation.lab.phase(f"to {release.version}"):
+        patch(installation, desiredUpdate={"version": release.version})
+        wait_until(
+            lambda: release.version in condition(installation, "Progressing").get("message", ""),
+            ACKNOWLEDGED_SECONDS,
+            "the update to be acknowledged",
+        )
+        wait_until(
+            lambda: " of " in condition(installation, "Progressing").get("message", ""),
+            ACKNOWLEDGED_SECONDS,
+            "the new version operator to begin",
+        )
+        for spec in installation.topology.masters:
+            killed = installation.lab.nodes[spec.name].ssh().run(f"sudo pkill -KILL -f {VERSION_OPERATOR}")
+            assert killed.rc == 0, f"{spec.name} has no version operator to kill"
+        wait_for(installation, release.version)
+    took = time.monotonic() - began
+    print(f"to {release.version}: {took:.0f} s\n{watch.report()}")
+    entry = cluster_version(installation)["status"]["history"][0]
+    assert (entry["state"], entry["verified"]) == ("Completed", True)
+    operators = installation.kubectl_json("get", "clusteroperators")["items"]
+    reached = {o["metadata"]["name"]: [v["version"] for v in o["status"]["versions"]] for o in operators}
+    assert {name for name, versions in reached.items() if versions != [release.version]} == set()
+    changed = {installation.release.components[tag] for tag in ("etcd", "hyperkube", "console", "unbound")}
+    assert images(installation) & changed == set(), "something still runs from the release before"
+    assert exists(installation, "configmap", "release-notes", "openshift-config-managed"), "added"
+    assert not exists(installation, "clusterrolebinding", "console"), "removed"
+    assert installation.unwell_operators() == []
+    if several:
+        assert {name: p.failed for name, p in watch.probes.items() if p.longest_row > 1} == {}
+    with installation.lab.phase(f"back to {old['version']}"):
+        patch(installation, desiredUpdate={"version": old["version"]})
+        wait_for(installation, old["version"])
+    assert changed <= images(installation)
+    assert exists(installation, "clusterrolebinding", "console")
+    assert len(cluster_version(installation)["status"]["history"]) >= 3
+
+
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_a_bad_release_stops_at_its_operator_and_the_cluster_serves_on(installation: Installation) -> None:
+    release, old = next_release("next-broken"), cluster_version(installation)["status"]["desired"]
+    sign(installation, old["image"], release.pullspec)
+    patch(installation, desiredUpdate={"image": release.pullspec})
+    wait_until(
+        lambda: "console" in condition(installation, "Failing").get("message", ""),
+        BACK_SECONDS,
+        "the operator to be named",
+        lambda: condition(installation, "Progressing"),
+    )
+    failing = condition(installation, "Failing")
+    assert failing["reason"] in ("ClusterOperatorDegraded", "ClusterOperatorNotAvailable"), failing
+    assert installation.nodes_ready()
+    assert installation.write(timeout=15)
+    dns = next(
+        o for o in installation.kubectl_json("get", "clusteroperators")["items"] if o["metadata"]["name"] == "dns"
+    )
+    assert [v["version"] for v in dns["status"]["versions"]] == [old["version"]], "what comes after was begun"
+    patch(installation, desiredUpdate={"image": old["image"]})
+    wait_for(installation, old["version"])
+    assert installation.unwell_operators() == []
