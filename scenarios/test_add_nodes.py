@@ -17,6 +17,8 @@ pytestmark = pytest.mark.nightly
 CREATE_SECONDS = 600
 #: From power-on to Ready, on a machine that does other things as well.
 ADDED_SECONDS = 900
+#: The version operator gives nodes their roles each 40 s.
+ROLE_SECONDS = 120
 REFUSED = 1
 
 
@@ -70,7 +72,7 @@ def test_a_machine_becomes_a_node_of_a_running_cluster(deployment: Deployment) -
     assert result.returncode == 0, output_of(result)[-3000:]
     assert f"Node {later.ip}: Node is Ready" in output_of(result)
     assert cluster.nodes_ready()
-    assert "node-role.kubernetes.io/worker" in cluster.kubectl_json("get", "node", later.name)["metadata"]["labels"]
+    wait_until(lambda: later.name in workers(cluster), ROLE_SECONDS, "its node to have its role", poll=2)
     wait_until(
         lambda: not cluster.unavailable_operators(), ADDED_SECONDS, "all operators", cluster.unavailable_operators
     )
@@ -78,7 +80,7 @@ def test_a_machine_becomes_a_node_of_a_running_cluster(deployment: Deployment) -
     assert {"openshift-dns", "openshift-network-diagnostics"} <= running
 
     with deployment.lab.phase("removed"):
-        cluster.kubectl("drain", later.name, "--ignore-daemonsets", "--delete-local-data", "--timeout=80s")
+        cluster.kubectl("drain", later.name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=80s")
         deployment.lab.nodes[later.name].power.off()
         cluster.kubectl("delete", "node", later.name)
     wait_until(
@@ -87,9 +89,14 @@ def test_a_machine_becomes_a_node_of_a_running_cluster(deployment: Deployment) -
     assert later.name not in names(cluster)
 
 
-def names(cluster: Installation) -> set[str]:
+def names(cluster: Installation, *options: str) -> set[str]:
     """Return the names of the cluster's nodes."""
-    return {node["metadata"]["name"] for node in cluster.kubectl_json("get", "nodes")["items"]}
+    return {node["metadata"]["name"] for node in cluster.kubectl_json("get", "nodes", *options)["items"]}
+
+
+def workers(cluster: Installation) -> set[str]:
+    """Return the names of its workers."""
+    return names(cluster, "-l", "node-role.kubernetes.io/worker")
 
 
 def waiting(cluster: Installation) -> list[str]:

@@ -260,8 +260,9 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
     if stage := str((seen.host.get("progress") or {}).get("current_stage") or ""):
         host.say(logging.INFO, stage)
     state = seen.state()
-    # A host that reboots answers nowhere for a while: it has not gone back to the beginning.
-    if state is not host.state and (state is not State.INITIAL):
+    # A host that reboots answers nowhere for a while, and a request that is approved waits no more: neither is a step
+    # back.
+    if ORDER.index(state) > ORDER.index(host.state):
         host.state = state
         log.info("Node %s: %s", host.at, state)
     for request in mine:
