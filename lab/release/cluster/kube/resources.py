@@ -43,6 +43,12 @@ def encoded(data: Mapping[str, str]) -> dict[str, str]:
     return {key: _b64(value) for key, value in data.items()}
 
 
+def is_installed(kube: Kube) -> bool:
+    """Return whether the cluster's installation is complete: some release has been, whatever becomes of another."""
+    version = kube.get(CONFIG, "ClusterVersion", "version") or {}
+    return any(entry.get("state") == "Completed" for entry in (version.get("status") or {}).get("history") or [])
+
+
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:
     """Return a Secret."""
     return {

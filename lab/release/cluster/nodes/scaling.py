@@ -172,13 +172,10 @@ class Scaling:
         busy = [p for p in view.pods if is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
-        if pending or any(not m.votes for m in members) or self._nodes_missing(view):
+        if pending or any(not m.votes for m in members) or view.missing_nodes:
             return True
         # Only then: from now on pacemaker says who is a member.
         return self._fencing is not None and (bool(busy) or self._fencing.step(view))
-
-    def _nodes_missing(self, view: View) -> bool:
-        return len(view.nodes) < self._wanted.config.nodes
 
     def _add_control_plane(self, etcd: Etcd, members: list[Member], joining: list[Object]) -> None:
         """Begin with the first node that may; one member at a time becomes a voter."""
