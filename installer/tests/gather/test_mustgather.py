@@ -18,7 +18,17 @@ from installer.errors import InstallerError
 from installer.gather import mustgather
 
 TOKEN = "Xq9-hidden-Kt4"
-VERSION = "major minor gitVersion gitCommit gitTreeState buildDate goVersion compiler platform".split()
+VERSION = [
+    "major",
+    "minor",
+    "gitVersion",
+    "gitCommit",
+    "gitTreeState",
+    "buildDate",
+    "goVersion",
+    "compiler",
+    "platform",
+]
 OTHER = "rotor88-balloon-Vx"
 
 
