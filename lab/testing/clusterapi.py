@@ -46,6 +46,16 @@ class Api:
         self.objects[self._key_of(obj)] = obj
         return obj
 
+    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> bool:
+        """Remove it; False when it is not there."""
+        return self.objects.pop(self._key(kind, name, namespace), None) is not None
+
     def pods(self) -> list[Object]:
         """All pods."""
         return [obj for (kind, _, _), obj in self.objects.items() if kind == "Pod"]
+
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = ""
+    ) -> list[Object]:
+        """All objects of a kind, in one namespace or everywhere."""
+        return [obj for (k, n, _), obj in self.objects.items() if k == kind and namespace in (None, n)]

@@ -14,7 +14,7 @@ import base64
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import is_status, put
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import config_map, secret
-from lab.release.cluster.nodes import fencing
+from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
 from lab.release.cluster.pods import assets, staticpods
@@ -44,17 +44,20 @@ OPERATOR = "operator.openshift.io/v1"
 LEAVE_SECONDS = 120.0
 
 
-def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
-    """Make what the bootstrap host leaves in the API for the operator: common files, the etcd CA, its own address."""
+def joining_objects(cluster: Cluster) -> list[Object]:
+    """Make what control plane nodes that join are given: common files, and the etcd CA."""
     signer = cluster.pairs["etcd-signer"]
-    endpoints = config_map(NAMESPACE, "etcd-endpoints", {})
-    endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
     return [
         resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
         secret(NAMESPACE, SIGNER, {"tls.crt": signer.certificate, "tls.key": signer.key}, "kubernetes.io/tls"),
-        endpoints,
-        *fencing.bootstrap_objects(cluster.config),
     ]
+
+
+def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
+    """Make what the bootstrap host leaves in the API for the operator: what nodes are given, and its own address."""
+    endpoints = config_map(NAMESPACE, "etcd-endpoints", {})
+    endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
+    return [*joining_objects(cluster), endpoints, *fencing.bootstrap_objects(cluster.config)]
 
 
 def running_nodes(kube: Kube, kind: str) -> int:
@@ -151,6 +154,7 @@ class Scaling:
         self._files = files
         self._wanted = wanted
         self._client: Etcd | None = None
+        self._tidied: set[str] | None = None
         self._enough = wanted.config.enough_members
         config = wanted.config
         self._fencing = fencing.Fencing(kube, config, wanted.images, wanted.release_image) if config.fenced else None
@@ -176,9 +180,14 @@ class Scaling:
             except EtcdError as error:
                 log.info("etcd member %s does not vote yet: %s", learner.name, error.seen)
         members = self._remove_bootstrap(etcd, members)
-        self._report(members, view.now)
+        refused = ""
+        # Where pacemaker runs etcd, it says who is a member.
+        if self._fencing is None:
+            members, refused = departures.remove(etcd, members, view.nodes)
+        self._report(members, view.now, refused)
         installed = {p["spec"].get("nodeName") for p in view.pods if _is_installer(p)}
-        pending = [n for n in view.etcd_nodes if address(n) and n["metadata"]["name"] not in installed]
+        self._tidy(view, members)
+        pending = [n for n in view.etcd_nodes if address(n) and self._is_pending(n, members, installed)]
         joining = sorted(pending, key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
@@ -191,6 +200,22 @@ class Scaling:
 
     def _nodes_missing(self, view: View) -> bool:
         return len(view.nodes) < self._wanted.config.nodes
+
+    def _is_pending(self, node: Object, members: list[Member], installed: Collection[str]) -> bool:
+        """Return whether a node still lacks static pods. Those of a node that began the cluster alone came with its
+        Ignition config, without an installer pod: its member says that they are there."""
+        member = member_of(node, members)
+        named = member is not None and member.name not in ("", BOOTSTRAP_MEMBER)
+        return node["metadata"]["name"] not in installed and not named
+
+    def _tidy(self, view: View, members: list[Member]) -> None:
+        """Delete what was made for nodes that are gone, and for those that have lost their member: they join anew."""
+        names = {str(node["metadata"]["name"]) for node in view.nodes}
+        if self._fencing is None:
+            names -= {str(n["metadata"]["name"]) for n in view.etcd_nodes if address(n) and not member_of(n, members)}
+        if self._tidied is None or self._tidied - names:
+            departures.tidy(self._kube, names)
+        self._tidied = names
 
     def _add_control_plane(self, etcd: Etcd, members: list[Member], joining: list[Object]) -> None:
         """Begin with the first node that may; one member at a time becomes a voter."""
@@ -245,7 +270,7 @@ class Scaling:
         log.info("etcd member %s is removed", BOOTSTRAP_MEMBER)
         return etcd.members()
 
-    def _report(self, members: list[Member], now: dt.datetime) -> None:
+    def _report(self, members: list[Member], now: dt.datetime, refused: str) -> None:
         """etcds/cluster: whether etcd runs in the cluster, and whether the bootstrap member is gone (§2.5)."""
         obj = self._kube.get(OPERATOR, "Etcd", "cluster")
         if obj is None:
@@ -267,6 +292,7 @@ class Scaling:
             conditions = put(
                 conditions, "EtcdBootstrapMemberRemoved", "True", now, reason="BootstrapMemberRemoved", message=text
             )
+        conditions = departures.put_condition(conditions, refused, now)
         if conditions != (status.get("conditions") or []):
             self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")
 
