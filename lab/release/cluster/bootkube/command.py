@@ -231,7 +231,7 @@ def fill_api(host: Host, objects: list[Object]) -> Kube:
 
 def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
     """One node: the temporary API's content is written to its disk."""
-    fill_api(host, objects)
+    fill_api(host, [*objects, *scaling.joining_objects(cluster)])
     say(host, "applied")
     expect(host, "stopped")
     text = json.dumps(master_ignition(cluster, host, machines))

@@ -23,6 +23,7 @@ from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
 from lab.release.cluster.nodes.probes.table import PROBES
 from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
 from lab.release.cluster.nodes.scaling import Scaling, Wanted
+from lab.release.cluster.version_operator.topology import Transition
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +135,7 @@ class Operators:
         self._looked = -LOOK_SECONDS
         self._seen: View | None = None
         self._scaling: Scaling | None = None
+        self._transition = Transition(kube)
         self.good = False
         self.scaling = False
 
@@ -157,7 +159,7 @@ class Operators:
 
     def _scale(self, seen: View) -> bool:
         """Control plane and ingress onto nodes that joined; True while that goes on. A cluster of one needs none."""
-        if seen.config is None or seen.config.single_node:
+        if seen.config is None or (seen.config.single_node and len(seen.etcd_nodes) < 2 and self._scaling is None):
             return False
         if self._scaling is None:
             self._scaling = Scaling(self._kube, self._files, Wanted(seen.config, self._images, self._release_image))
@@ -230,6 +232,7 @@ class Operators:
                 listed.get("status") or {}, finding, bad_seconds, seen.now, versions=self._versions
             )
             self._write_status(full, status)
+        self._transition.step(seen, findings)
         self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
         return findings
 
