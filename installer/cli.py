@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from installer import logs, signals
+from installer.addnodes import arguments as add_nodes_arguments
 from installer.common import numbers
 from installer.common.commandline import add_completion, complete, print_completion, print_group_help
 from installer.common.streams import with_streams
@@ -253,6 +254,10 @@ def parser() -> argparse.ArgumentParser:
     _add_show(agent_commands)
     _add_wait_for(agent_commands)
     _add_gather(agent_commands)
+    add_nodes = _command(agent_commands, "add-nodes", "Add hosts to a cluster that runs")
+    add_nodes_arguments.add_commands(
+        add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
+    )
     _add_service(commands)
     _add_must_gather(commands)
     _add_nmstate(commands)
@@ -395,6 +400,10 @@ def _run(args: argparse.Namespace) -> int:
         from installer.iso_tool.command import run
 
         return run(args)
+    if args.agent == "add-nodes":
+        from installer.addnodes.command import run as run_add_nodes
+
+        return run_add_nodes(args)
     if args.agent == "create":
         return _create(args.target, args.dir)
     if args.agent == "graph":

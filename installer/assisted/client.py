@@ -40,6 +40,14 @@ class AssistedClient(RestClient):
         """Register one by cluster-create-params."""
         return one_object(self.call("POST", "/clusters", params), "POST /clusters")
 
+    def import_installed(self, params: Mapping[str, Any]) -> Json:
+        """Register an installed one by import-cluster-params."""
+        return one_object(self.call("POST", "/clusters/import", params), "POST /clusters/import")
+
+    def redirect_hosts(self, cluster_id: str, endpoint: Mapping[str, str]) -> None:
+        """Have an imported cluster's hosts fetch their configs by this ignition-endpoint."""
+        self.call("PATCH", path_of("clusters", cluster_id), {"ignition_endpoint": dict(endpoint)})
+
     def update_install_config(self, cluster_id: str, overrides: str) -> None:
         """Send overrides of the install-config, a JSON text."""
         self.call("PATCH", path_of("clusters", cluster_id, "install-config"), overrides)

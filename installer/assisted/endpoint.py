@@ -29,11 +29,15 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server's address; ``context`` is its TLS, None for plain HTTP. Any number of clients may share one."""
+    """A server's address; ``context`` is its TLS, None for plain HTTP. Any number of clients may share one.
+
+    ``server_name``: the name or address in its certificate, where that is not ``host``.
+    """
 
     host: str
     port: int
     context: ssl.SSLContext | None = field(default=None, repr=False)
+    server_name: str = ""
 
     @property
     def url(self) -> str:

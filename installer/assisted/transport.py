@@ -229,7 +229,8 @@ class _Connection(http.client.HTTPConnection):
         plain = socket.create_connection((endpoint.host, endpoint.port), left)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            secured = endpoint.context.wrap_socket(plain, server_hostname=endpoint.host) if endpoint.context else plain
+            name = endpoint.server_name or endpoint.host
+            secured = endpoint.context.wrap_socket(plain, server_hostname=name) if endpoint.context else plain
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
             plain.close()
             raise

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 def parse_install_config(text: str) -> InstallConfig:
     """Decode, convert, default and validate an install-config; ConfigError names all that is wrong."""
-    written = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ", warn=True)
+    written = decode_file(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ", warn=True)
     config, errors = defaults.upconvert(written)
     raise_if_any(f"{INSTALL_CONFIG_MARKER}: failed to upconvert install config", errors, INSTALL_CONFIG_FILE)
     config = defaults.apply(config)
@@ -52,7 +52,7 @@ def parse_install_config(text: str) -> InstallConfig:
 
 def parse_agent_config(text: str) -> AgentConfig:
     """Decode and validate an agent-config, its hosts apart. Raises ConfigError."""
-    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", convert=prerelease.current_form, warn=True)
+    config = decode_file(text, AgentConfig, AGENT_CONFIG_FILE, "", convert=prerelease.current_form, warn=True)
     version = rules_agent.version(config)
     if version is not None:
         raise ConfigError(str(version), file=AGENT_CONFIG_FILE)
@@ -60,7 +60,7 @@ def parse_agent_config(text: str) -> AgentConfig:
     return config
 
 
-def _decode(
+def decode_file(
     text: str,
     cls: type[T],
     file: str,
@@ -69,6 +69,8 @@ def _decode(
     convert: Callable[[yaml.Node], yaml.Node] | None = None,
     warn: bool = False,
 ) -> T:
+    """Decode an input file, called `file` in messages, which begin with `wrap`; `convert` makes older forms today's,
+    `warn` of changes of spelling. Raises ConfigError with all that is wrong."""
     try:
         node = compose(text)
         if node is not None and convert is not None:
@@ -92,7 +94,7 @@ def _decode(
 
 def as_written(text: str) -> InstallConfig:
     """Return an install-config that was validated before, without its defaults. Raises ConfigError."""
-    return _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
+    return decode_file(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
 
 
 def resolve_hosts(install: InstallConfig, agent: AgentConfig) -> tuple[Host, ...]:

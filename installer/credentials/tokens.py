@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -34,7 +35,7 @@ def _bytes(part: str) -> bytes:
     return base64.b64decode(part.encode() + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
 
 
-def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
+def _token(claims: dict[str, str | int], key: ec.EllipticCurvePrivateKey) -> str:
     """Sign by RFC 7515 §3.1 with RFC 7518 §3.4: importing PyJWT would take longer than making all keys."""
     head, body = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "ES256", "typ": "JWT"}, claims))
     signed = f"{_part(head)}.{_part(body)}"
@@ -64,8 +65,18 @@ def check(tokens: Tokens) -> None:
             raise ValueError(f"{name}AuthToken is none that PublicKey has signed for {scheme}") from None
 
 
-def make_tokens() -> Tokens:
-    """Make a key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
+def make_tokens(expiry: datetime | None = None) -> Tokens:
+    """Make a key pair and its three tokens. Those for an installation have no expiry: its image may lie for long before
+    it boots."""
     key = ec_key()
-    agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in SCHEMES)
+    limit: dict[str, str | int] = {} if expiry is None else {"exp": int(expiry.timestamp())}
+    agent, user, watcher = (_token({"auth_scheme": scheme, **limit}, key) for scheme in SCHEMES)
     return Tokens(public_pem(key), agent, user, watcher)
+
+
+def expiry_of(token: str) -> datetime | None:
+    """Return the time at which a token expires; None for one that does not, or is none."""
+    try:
+        return datetime.fromtimestamp(int(json.loads(_bytes(token.split(".")[1]))["exp"]), UTC)
+    except (ValueError, LookupError, TypeError, OverflowError, OSError, RecursionError):
+        return None

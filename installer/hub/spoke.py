@@ -124,14 +124,16 @@ def is_open(request: Json) -> bool:
     return not (request.get("status") or {}).get("conditions")
 
 
-def approved(request: Json, now: datetime) -> Json:
+def approved(
+    request: Json, now: datetime, why: str = "The Node is a host that node0's hub adds to this cluster."
+) -> Json:
     """Return a request as it is approved."""
     stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {
         "type": "Approved",
         "status": "True",
         "reason": "HostIsAdded",
-        "message": "The Node is a host that node0's hub adds to this cluster.",
+        "message": why,
         "lastUpdateTime": stamp,
     }
     return {**request, "status": {**(request.get("status") or {}), "conditions": [condition]}}

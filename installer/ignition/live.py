@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from importlib import resources
@@ -37,12 +38,17 @@ UNITS = (
     "node-zero.service",
     "agent.service",
     "assisted-service.service",
-    "agent-register-cluster.service",
     "agent-register-infraenv.service",
     "apply-host-config.service",
-    "start-cluster-installation.service",
     "install-status.service",
 )
+#: The units of each workflow besides: a cluster is installed, or hosts are added to one, each by a service of its own.
+WORKFLOW_UNITS = {
+    "install": ("agent-register-cluster.service", "start-cluster-installation.service"),
+    "addnodes": ("agent-import-cluster.service", "agent-add-node.service", "agent-auth-token-status.service"),
+}
+#: The rendezvous IP of hosts that are added.
+EACH_ITS_OWN = "127.0.0.1"
 NETWORK_UNIT = "pre-network-manager-config.service"
 #: The hosts that the configuration lists, in its order, for the page and for a console (common/macs.py).
 EXPECTED_HOSTS = "/etc/assisted/expected-hosts"
@@ -69,6 +75,19 @@ class HostFiles:
     network: Mapping[str, str] = field(default_factory=dict, repr=False)
     fencing_credentials: str = field(default="", repr=False)
     required: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Joined:
+    """The cluster that hosts are added to: `url` and `ca` (PEM) are its machine-config server's, for the pool
+    `worker`; the tokens expire at `expiry` (RFC 3339)."""
+
+    cluster_id: str
+    name: str
+    api: str
+    url: str
+    ca: str
+    expiry: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +120,12 @@ class LiveInputs:
     image_type: str = "full-iso"
     console: bool = False  # whether the initrd brings agent-tui
     cluster_name: str = ""  # with its domain, as the console shows it
+    joined: Joined | None = None  # where hosts are added to a cluster
+
+    @property
+    def workflow(self) -> str:
+        """Return the name of what the image is for, as scripts on the host know it."""
+        return "addnodes" if self.joined else "install"
 
 
 def service_url(rendezvous_ip: str) -> str:
@@ -125,7 +150,7 @@ def _environment(inputs: LiveInputs) -> list[File]:
         "SERVICE_BASE_URL": url,
         "PULL_SECRET_TOKEN": inputs.agent_token,
         "USER_AUTH_TOKEN": inputs.user_token,
-        "WORKFLOW_TYPE": "install",
+        "WORKFLOW_TYPE": inputs.workflow,
     }
     service = {
         "AUTH_TYPE": "agent-installer-local",
@@ -195,6 +220,21 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
     return files
 
 
+def _joined_files(cluster: Joined) -> list[File]:
+    """Return the files by which the service of an added host knows the cluster, named as upstream's."""
+    variables = {
+        "CLUSTER_ID": cluster.cluster_id,
+        "CLUSTER_NAME": cluster.name,
+        "CLUSTER_API_VIP_DNS_NAME": cluster.api,
+        "AUTH_TOKEN_EXPIRY": cluster.expiry,
+    }
+    endpoint = {"url": cluster.url, "ca_certificate": base64.b64encode(cluster.ca.encode()).decode()}
+    return [
+        File.text("/etc/assisted/add-nodes.env", env_file(variables)),
+        File.text("/etc/assisted/clusterconfig/worker-ignition-endpoint.json", json.dumps(endpoint)),
+    ]
+
+
 def _mirror_and_trust(inputs: LiveInputs) -> list[File]:
     files = [File.text("/root/.docker/config.json", inputs.pull_secret, 0o600)]
     # podman as root looks here first; with the same file here, every tool on the host uses the same pull secret.
@@ -219,6 +259,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
     files += host_config_files(inputs)
     files += _mirror_and_trust(inputs)
     files += [*ntp_files(inputs.ntp_sources), *system_files(inputs.cluster_name, inputs.proxy)]
+    files += _joined_files(inputs.joined) if inputs.joined else []
     files += [File(f"{TLS_DIR}/{name}", content, 0o600) for name, content in inputs.tls_files.items()]
     files += [File(f"/etc/assisted/manifests/{n}", content, 0o600) for n, content in inputs.manifests.items()]
     files += [File(f"/etc/assisted/extra-manifests/{n}", c, 0o600) for n, c in inputs.extra_manifests.items()]
@@ -228,7 +269,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
 def live_config(inputs: LiveInputs) -> bytes:
     """Return the agent ISO's Ignition config as JSON."""
     data = resources.files("installer.ignition") / "data/systemd"
-    names = [*SYSTEM_UNITS, *UNITS, *(CONSOLE_UNITS if inputs.console else ())]
+    names = [*SYSTEM_UNITS, *UNITS, *WORKFLOW_UNITS[inputs.workflow], *(CONSOLE_UNITS if inputs.console else ())]
     static = any(host.network for host in inputs.hosts)
     units = [Unit(NETWORK_UNIT, (data / NETWORK_UNIT).read_text(), enabled=static)]
     units += (Unit(name, (data / name).read_text()) for name in names)

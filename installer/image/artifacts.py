@@ -96,14 +96,16 @@ def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, *, tail: bytes = b"",
     return part.size
 
 
-def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url: str = "", mode: int = 0o600) -> str:
+def write_pxe(
+    base: Path, folder: Path, arch: str, changes: LiveChanges, *, url: str = "", mode: int = 0o600, name: str = "agent"
+) -> str:
     """Write kernel, initrd with the config in it, and rootfs into `folder`; returns the kernel's arguments.
 
-    `mode` is the initrd's, which holds secrets.
+    `mode` is the initrd's, which holds secrets; `name` and the architecture begin the names of all.
 
     With `url` (bootArtifactsBaseURL) an iPXE script too, on s390x what its loader needs. Raises IsoError.
     """
-    prefix = f"agent.{arch}"
+    prefix = f"{name}.{arch}"
     with base.open("rb") as file:
         iso = Iso(file, base, NotIso9660)
         area = kargs_area(iso)

@@ -280,6 +280,11 @@ def _first_alone(config: dict[str, Any], _topology: Topology) -> None:
     del config["hosts"][1:]
 
 
+def _last_left_out(config: dict[str, Any], _topology: Topology) -> None:
+    """Describe all machines but the last, which is there for later."""
+    del config["hosts"][-1:]
+
+
 def _no_workers(config: dict[str, Any], _topology: Topology) -> None:
     config["compute"][0]["replicas"] = 0
 
@@ -389,6 +394,7 @@ VARIANTS = FEATURES | {
     "discovery": Variant(),
     **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},
     **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},
+    "added": Variant(machines=partial(_workers, number=1), install_config=_no_workers, agent_config=_last_left_out),
     "hub_cluster": Variant(machines=_hub_cluster, install_config=_no_workers, agent_config=_first_alone),
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},

@@ -88,17 +88,20 @@ def resolve_release(config: InstallConfig, tags: Iterable[str], target: str) -> 
         return _resolved(release, tags)
 
 
-def resolve_payload(config: InstallConfig, tags: Iterable[str], *, want_rootfs: bool = False) -> Payload:
+def resolve_payload(
+    config: InstallConfig, tags: Iterable[str], *, want_rootfs: bool = False, pullspec: str = ""
+) -> Payload:
     """As `resolve_release`, and the base ISO. Raises AssetError around a ReleaseError, ConfigError.
 
-    `want_rootfs`: whether the URL of the root file system is needed.
+    `want_rootfs`: whether the URL of the root file system is needed; `pullspec`: the release of a running cluster to
+    which hosts are added, in the place of the environment's.
     """
-    pullspec = release_image()
+    running, pullspec = bool(pullspec), pullspec or release_image()
     if os.environ.get(OS_OVERRIDE):
         log.warning("Found override for OS Image. Please be warned, this is not advised")
     _os_image()  # an error comes before anything is fetched
     with _release(pullspec, config, TARGET) as release:
-        _check_architecture(config, release)
+        _check_architecture(config, release, running=running)
         resolved = _resolved(release, tags)
         rootfs = _rootfs_url(config, release) if want_rootfs else ""
         return Payload(resolved, _iso(config, release), _agent_files(config, release), rootfs)
@@ -175,10 +178,14 @@ def _os_image() -> Path | None:
         raise AssetError(f"{stage}: failed to get base ISO image", error) from error
 
 
-def _check_architecture(config: InstallConfig, release: Release) -> None:
-    """Rule 36: the payload must be of the control plane's architecture, or of several."""
+def _check_architecture(config: InstallConfig, release: Release, *, running: bool) -> None:
+    """Rule 36: the payload must be of the control plane's architecture, or of several; `running`: or that of hosts for
+    a running cluster."""
     of_nodes = config.control_plane.architecture if config.control_plane else ""
     actual = release.architecture
+    if running and actual not in ("multi", of_nodes):
+        text = f"the cluster's release is for {actual} alone, so it has no hosts for {of_nodes}"
+        raise ConfigError(f"invalid nodes configuration: {forbidden('cpuArchitecture', text)}")
     if actual not in ("multi", of_nodes):
         problem = forbidden(
             "controlPlane.architecture",

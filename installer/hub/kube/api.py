@@ -81,6 +81,7 @@ class Api:
         *,
         may_write: Callable[[], bool] = lambda: True,
         requests: dict[str, int] | None = None,
+        agent: str = "node0-hub",
     ) -> None:
         from kubernetes import client
 
@@ -88,7 +89,7 @@ class Api:
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.keep_alive = True  # a server's host may go without a word
         self._client = client.ApiClient(configuration)
-        self._client.user_agent = "node0-hub"  # whose changes they are, in managedFields and audit logs
+        self._client.user_agent = agent  # whose changes they are, in managedFields and audit logs
         self._host = str(configuration.host)
         self._may_write = may_write
         self._open: set[Any] = set()

@@ -1,4 +1,5 @@
-"""``agent-installer-client``: registerCluster, registerInfraEnv, configure; all can be repeated (installer.md §5.1)."""
+"""``agent-installer-client``: registerCluster, importCluster, registerInfraEnv, configure; all can be repeated
+(installer.md §5.1)."""
 
 from __future__ import annotations
 
@@ -75,6 +76,22 @@ class Client:
         self._apply_extra(cluster_id)
         return cluster_id
 
+    def import_cluster(self) -> str:
+        """Register the installed cluster that this host is added to, unless it is, and the place of its hosts' configs.
+
+        Its id.
+        """
+        clusters = self.service.clusters()
+        if not clusters:
+            names = {"name": "NAME", "openshift_cluster_id": "ID", "api_vip_dnsname": "API_VIP_DNS_NAME"}
+            body = {field: self.env.get(f"CLUSTER_{name}", "") for field, name in names.items()}
+            clusters = [self.service.import_installed(body)]
+            log.info("imported cluster %s", body["name"])
+        cluster_id = text_field(clusters[0], "id", "GET /clusters")
+        endpoint = cm.ignition_endpoint(self.root / "clusterconfig/worker-ignition-endpoint.json")
+        self.service.redirect_hosts(cluster_id, endpoint)
+        return cluster_id
+
     def _apply_overrides(self, cluster_id: str, cluster: Mapping[str, Any], wanted: str) -> None:
         if not wanted:
             return
@@ -121,9 +138,10 @@ class Client:
     def configure(self) -> None:
         """Apply roles and disk hints to the hosts as they appear, until every expected host has its own."""
         configs = cm.host_configs(self.root / "hostconfig")
+        alone = self.env.get("WORKFLOW_TYPE") == "addnodes"
         pause = FIRST_PAUSE
         while True:
-            failures = self.configure_once(configs) if configs else {}
+            failures = self.configure_once(configs, alone=alone) if configs else {}
             self._write_failures(failures)
             if not failures:
                 log.info("all %d host configs are applied", len(configs))
@@ -132,8 +150,11 @@ class Client:
             self.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
+    def configure_once(self, configs: list[cm.HostConfig], *, alone: bool = False) -> dict[str, str]:
         """Send each host what the config that is meant for it says: role, name, disk, fencing.
+
+        `alone`: the service is that of one host, which is added to a cluster, and other hosts' configs are not its
+        business.
 
         Returns what could not be done, by the config's name: a host that has not registered yet, a disk that is
         missing, what the service refused. Raises ClientError unless there is exactly one infra-env.
@@ -144,6 +165,10 @@ class Client:
         infra_env_id = text_field(infra_envs[0], "id", "GET /infra-envs")
         hosts = self.service.hosts(infra_env_id)
         failures: dict[str, str] = {}
+        if alone and hosts:
+            configs = [config for config in configs if any(_is_meant(host, config) for host in hosts)]
+            if not configs:
+                return {"this host": "nodes-config.yaml has none of its NICs, so it is not added"}
         for config in configs:
             host = next((host for host in hosts if _is_meant(host, config)), None)
             if host is None:
@@ -227,7 +252,7 @@ def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConf
 def main(argv: list[str] | None = None) -> int:
     """Exit code 1 with one line on any failure, with a traceback on a bug of ours: the unit starts it again."""
     parser = argparse.ArgumentParser(prog="agent-installer-client")
-    parser.add_argument("job", choices=("registerCluster", "registerInfraEnv", "configure"))
+    parser.add_argument("job", choices=("registerCluster", "importCluster", "registerInfraEnv", "configure"))
     args = parser.parse_args(argv)
     logs.to_journal("%(levelname)s %(message)s")
     env = os.environ
@@ -241,6 +266,7 @@ def main(argv: list[str] | None = None) -> int:
         client = Client(service, root, Path(env.get("HOST_CONFIG_FAILURES", str(FAILURES))), env)
         jobs: dict[str, Callable[[], object]] = {
             "registerCluster": client.register_cluster,
+            "importCluster": client.import_cluster,
             "registerInfraEnv": client.register_infra_env,
             "configure": client.configure,
         }

@@ -222,6 +222,20 @@ def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, ver
     return body
 
 
+def ignition_endpoint(path: Path) -> dict[str, str]:
+    """Return the API's ignition_endpoint of a file that names the worker pool's config: the service adds the pool.
+
+    Raises ManifestError.
+    """
+    try:
+        document = jsontext.loads(read_input(path))
+        return {"url": document["url"].removesuffix("/worker"), "ca_certificate": document.get("ca_certificate") or ""}
+    except OSError as error:
+        raise ManifestError(str(path), f"cannot be read: {error.strerror or error}") from None
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise ManifestError(str(path), "is not an object with a url") from None
+
+
 def extra_manifests(directory: Path) -> Iterator[tuple[str, bytes]]:
     """(file name, content) of each extra manifest; empty files are passed over. Raises ManifestError."""
     for path in sorted(directory.glob("*.y*ml")) if directory.is_dir() else []:

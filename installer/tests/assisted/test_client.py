@@ -21,7 +21,7 @@ from installer.rendezvous.api.handlers.routes import ROUTES
 VALUES: dict[str, Any] = {
     "cluster_id": "c/1", "infra_env_id": "i", "host_id": "h", "name": "n", "params": {}, "overrides": "{}",
     "content": b"x", "version": "v", "reply": {}, "stage": Stage.DONE, "state": LogsState.COMPLETED,
-    "file": io.BytesIO(b"x"), "offset": 3,
+    "file": io.BytesIO(b"x"), "offset": 3, "endpoint": {},
 }  # fmt: skip
 #: Operations of others than the user: watchers' here, agents' below.
 WATCHED = {"clusters", "cluster", "infra_envs", "hosts", "events", "download_logs"}

@@ -219,6 +219,49 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
 
 
 @needs_jq
+def test_a_host_is_added_when_it_is_ready_and_configured(tmp_path):
+    """It registers, lacks something, is ready, and at last its role and disk are set."""
+    curl = r"""
+url="${@: -1}"
+case "$* " in
+    *actions/install*) echo installed >>"$STATE/done" ;;
+    *"/infra-envs ") echo '[{"id":"i1"}]' ;;
+    *"/hosts ")
+        cat "$STATE"/etc/issue.d/* >>"$STATE/issues" 2>/dev/null
+        n=$(cat "$STATE/turn" 2>/dev/null || echo 0)
+        echo $((n + 1)) >"$STATE/turn"
+        [ "$n" -lt 4 ] || touch "$STATE/applied"
+        case $n in
+            0) echo '[]' ;;
+            1) exit 22 ;;
+            2) echo '[{"id":"h1","status":"insufficient","status_info":"no disk"}]' ;;
+            *) echo '[{"id":"h1","status":"known","status_info":""}]' ;;
+        esac ;;
+esac
+"""
+    env = sandbox(tmp_path, curl=curl, systemctl='[ -f "$STATE/applied" ]')
+    (tmp_path / "etc/assisted/add-nodes.env").write_text("CLUSTER_NAME=ostest\n")
+    script = tmp_path / "usr/local/bin/add-node.sh"
+    subprocess.run(["bash", script], env=env, check=True, capture_output=True, timeout=60)
+    assert (tmp_path / "done").read_text() == "installed\n"
+    issues = (tmp_path / "issues").read_text()
+    for words in ("to register", "join the cluster ostest: it is insufficient. no disk", "role and disk are set"):
+        assert words in issues
+
+
+def test_expired_tokens_are_told_on_the_console(tmp_path):
+    env = sandbox(tmp_path)
+    script, shown = tmp_path / "usr/local/bin/agent-auth-token-status.sh", tmp_path / "etc/issue.d/65-token.issue"
+    (tmp_path / "etc/assisted/add-nodes.env").write_text("AUTH_TOKEN_EXPIRY=2099-01-01T00:00:00Z\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(["bash", script], env=env, check=True, capture_output=True, timeout=2)
+    assert not shown.exists()
+    (tmp_path / "etc/assisted/add-nodes.env").write_text("AUTH_TOKEN_EXPIRY=2026-01-01T00:00:00Z\n")
+    subprocess.run(["bash", script], env=env, check=True, capture_output=True, timeout=60)
+    assert "expired at 2026-01-01T00:00:00Z" in shown.read_text()
+
+
+@needs_jq
 @pytest.mark.parametrize(("node_zero", "every"), [(True, "1"), (False, "5")], ids=["on-node0", "elsewhere"])
 def test_agent_waits_for_the_service_then_runs_with_its_infra_env(tmp_path, node_zero, every):
     """A listener appears late, and has no infra-env at first."""

@@ -28,6 +28,7 @@ run=(podman run --replace --detach --sdnotify=conmon --cgroups=no-conmon --net h
     -v /etc/ssl/certs/ca-certificates.crt:/etc/ssl/certs/ca-certificates.crt:ro
     -v /etc/containers/registries.conf:/etc/containers/registries.conf:ro
     -v /root/.docker/config.json:/root/.docker/config.json:ro)
+[ ! -e /etc/assisted/add-nodes.env ] || run+=(--env-file /etc/assisted/add-nodes.env)
 [ ! -d /etc/pki/ca-trust/source/anchors ] || run+=(-v /etc/pki/ca-trust/source/anchors:/etc/pki/ca-trust/source/anchors:ro)
 
 if [ $# -gt 0 ]; then

@@ -28,4 +28,6 @@ until mac=$(owner) && [ -n "$mac" ]; do
 done
 
 printf 'BOOTSTRAP_HOST_MAC=%s\n' "$mac" >/etc/assisted/node0
+# Each host that is added to a cluster has a service of its own.
+[ "${WORKFLOW_TYPE-}" != addnodes ] || exit 0
 issue_set 60-rendezvous-host "This host ($(hostname)) is the rendezvous host (node0), $NODE_ZERO_IP on $mac."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import ClientError, ManifestError
+from installer.common.certificates import authority
 from installer.rendezvous import settings
 from installer.rendezvous.client import manifests as cm
 from installer.rendezvous.client.command import Client
@@ -140,6 +143,42 @@ def test_client_twice_and_host_configs(service: Running, tmp_path: Path) -> None
     assert not failures.exists()
     host = service.client().call("GET", hosts)[0]
     assert (host["role"], host["installation_disk_id"]) == ("master", "/dev/disk/by-path/pci-0000:04:00.0")
+
+
+def test_a_host_that_is_added_has_a_service_of_its_own(service: Running, tmp_path: Path) -> None:
+    """The cluster is imported once, with the place of its configs; of all hosts' configs its own alone counts."""
+    root = tmp_path / "assisted"
+    write_manifests(root)
+    ca = authority("root-ca").certificate
+    endpoint = {"url": "https://192.0.2.5:22623/config/worker", "ca_certificate": b64encode(ca.encode()).decode()}
+    (root / "clusterconfig").mkdir()
+    (root / "clusterconfig/worker-ignition-endpoint.json").write_text(json.dumps(endpoint))
+    names = {"NAME": "ostest", "ID": HOST_ID, "API_VIP_DNS_NAME": "api.ostest.test.node0.example"}
+    env = {"WORKFLOW_TYPE": "addnodes", **{f"CLUSTER_{name}": value for name, value in names.items()}}
+    client = Client(service.client(), root, tmp_path / "failures", env)
+    assert client.import_cluster() == client.import_cluster()
+    [cluster] = service.client().clusters()
+    assert (cluster["status"], cluster["openshift_cluster_id"]) == ("adding-hosts", HOST_ID)
+    infra_env_id, agent = client.register_infra_env(), service.client("agentAuth")
+    hosts = f"/infra-envs/{infra_env_id}/hosts"
+    write_host(root, "worker-8", "52:54:00:00:00:98", "worker")
+    assert (
+        "has not registered yet" in client.configure_once(cm.host_configs(root / "hostconfig"), alone=True)["worker-8"]
+    )
+    agent.call("POST", hosts, {"host_id": HOST_ID})
+    body = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": _text(inventory())}
+    agent.call("POST", f"{hosts}/{HOST_ID}/instructions", body)
+    assert "none of its NICs" in client.configure_once(cm.host_configs(root / "hostconfig"), alone=True)["this host"]
+    write_host(root, "worker-9", "52:54:00:00:00:80", "worker")
+    client.configure()
+    [host] = service.client().call("GET", hosts)
+    assert (host["role"], host["kind"]) == ("worker", "AddToExistingClusterHost")
+    steps = agent.call("GET", f"{hosts}/{HOST_ID}/instructions")["instructions"]
+    [asked] = [json.loads(step["args"][0]) for step in steps if step["step_type"] == "api-vip-connectivity-check"]
+    assert (asked["url"], b64decode(asked["ca_certificate"]).decode()) == (endpoint["url"], ca)
+    for wrong in ({"url": "ftp://x/"}, {"url": endpoint["url"], "ca_certificate": "?"}, {"url": "https://x/?a"}):
+        with pytest.raises(ClientError, match=r"ignition_endpoint\."):
+            service.client().redirect_hosts(cluster["id"], wrong)
 
 
 FENCE = {"address": "redfish+https://192.168.111.1:8000/x", "username": "admin", "password": "s3cr3t"}

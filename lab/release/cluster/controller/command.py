@@ -3,8 +3,8 @@ service that installs the cluster (servicereport.py).
 
 OpenShift's approves everything that is pending; this one checks first (the rules of cluster-machine-approver as far as
 they apply without Machine objects, reference/cluster.md §4): the exact requester, subject and usages of a kubelet; no
-more nodes than the install-config asks for; and for a serving certificate only names and addresses that the Node object
-has.
+more nodes than the install-config asks for, and none by itself once the cluster is installed; and for a serving
+certificate only names and addresses that the Node object has.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import stamp
 from lab.release.cluster.kube.lease import renew
-from lab.release.cluster.kube.resources import read_config
+from lab.release.cluster.kube.resources import is_installed, read_config
 from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
 log = logging.getLogger(__name__)
@@ -91,8 +91,12 @@ def read_request(csr: Object) -> Request:
     )
 
 
-def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) -> str:
-    """Return the reason why this request must not be approved; empty when it may be."""
+def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int | None) -> str:
+    """Return the reason why this request must not be approved; empty when it may be.
+
+    `expected_nodes`: how many the installation waits for; None once the cluster is installed, where nothing but a
+    person knows of a node that is added.
+    """
     node = request.common_name.removeprefix("system:node:")
     if not request.common_name.startswith("system:node:") or not node:
         return f"its common name is {request.common_name!r}, not system:node:<name>"
@@ -110,6 +114,8 @@ def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) 
             return "a client certificate carries no names"
         if node in nodes:
             return f"node {node} has joined already"
+        if expected_nodes is None:
+            return f"the cluster is installed: only an administrator can let node {node} join"
         if len(nodes) >= expected_nodes:
             return f"all {expected_nodes} nodes that were asked for have joined"
         return ""
@@ -144,7 +150,7 @@ class Approver:
 
     def __init__(self, kube: Kube, expected_nodes: int) -> None:
         self._kube = kube
-        self._expected = expected_nodes
+        self._expected: int | None = expected_nodes
         self._refused: dict[str, str] = {}
 
     def step(self) -> int:
@@ -154,6 +160,8 @@ class Approver:
         if not pending:
             return 0
         nodes = {n["metadata"]["name"]: n for n in self._kube.list("v1", "Node")}
+        if self._expected is not None and is_installed(self._kube):
+            self._expected = None
         approved = 0
         for csr in pending:
             name = csr["metadata"]["name"]

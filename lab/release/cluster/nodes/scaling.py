@@ -193,13 +193,10 @@ class Scaling:
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
-        if pending or any(not m.votes for m in members) or self._nodes_missing(view):
+        if pending or any(not m.votes for m in members) or view.missing_nodes:
             return True
         # Only then: from now on pacemaker says who is a member.
         return self._fencing is not None and (bool(busy) or self._fencing.step(view))
-
-    def _nodes_missing(self, view: View) -> bool:
-        return len(view.nodes) < self._wanted.config.nodes
 
     def _is_pending(self, node: Object, members: list[Member], installed: Collection[str]) -> bool:
         """Return whether a node still lacks static pods. Those of a node that began the cluster alone came with its

@@ -29,6 +29,7 @@ from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import kubeconfig, payload, resources
+from lab.release.cluster.kube.client import Object
 from lab.release.cluster.openshift_install import bootstrap
 
 RELEASE_ENV = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
@@ -130,6 +131,27 @@ def kubeconfigs(assets: Assets) -> dict[str, str]:
     }
 
 
+def pointers(assets: Assets) -> dict[str, ignition.Config]:
+    """Return the Ignition config by pool that sends a machine to the machine-config server for its own (§3.1)."""
+    ca = assets.pairs["root-ca"].certificate
+    base = f"https://{assets.config.api_host}:22623/config"
+    return {role: ignition.pointer(f"{base}/{role}", ca) for role in assets.config.pools}
+
+
+def user_data(assets: Assets) -> dict[str, list[Object]]:
+    """Return the Secrets with the pools' pointers, which OpenShift's machine-config operator keeps for machines that
+    come later."""
+    secrets = [
+        resources.secret(
+            "openshift-machine-api",
+            f"{role}-user-data-managed",
+            {"disableTemplating": "true", "userData": json.dumps(pointer)},
+        )
+        for role, pointer in pointers(assets).items()
+    ]
+    return {"openshift-machine-api-user-data-secrets.yaml": secrets}
+
+
 def create_manifests(directory: Path, assets: Assets) -> None:
     """Write manifests/ and openshift/, replacing earlier ones."""
     manifests = resources.manifests(
@@ -142,7 +164,7 @@ def create_manifests(directory: Path, assets: Assets) -> None:
         kubeadmin_hash=assets.kubeadmin_hash,
     )
     (directory / "openshift").mkdir(parents=True, exist_ok=True)
-    for name, objects in (manifests | machineconfig.fips(assets.config)).items():
+    for name, objects in (manifests | user_data(assets) | machineconfig.fips(assets.config)).items():
         # OpenShift keeps what starts with 99_ in openshift/
         target = directory / ("openshift" if name.startswith("99_") else "manifests") / name
         write_private(target, yaml.safe_dump_all(objects, sort_keys=False))
@@ -178,9 +200,7 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
     )
     name = "bootstrap-in-place-for-live-iso.ign" if single_node else "bootstrap.ign"
     outputs = {name: live}
-    for role in config.pools:
-        url = f"https://{config.api_host}:22623/config/{role}"
-        outputs[f"{role}.ign"] = ignition.pointer(url, assets.pairs["root-ca"].certificate)
+    outputs |= {f"{role}.ign": pointer for role, pointer in pointers(assets).items()}
     for output, content in outputs.items():
         write_private(directory / output, json.dumps(content))
     write_private(directory / "auth" / "kubeconfig", files["kubeconfig"])

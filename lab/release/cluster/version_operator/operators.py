@@ -19,7 +19,7 @@ from lab.release.cluster.kube.apply import apply
 from lab.release.cluster.kube.client import METADATA, Kube, Object
 from lab.release.cluster.kube.conditions import Finding, operator_status, put
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
+from lab.release.cluster.kube.resources import CONFIG, config_map, is_installed, read_config
 from lab.release.cluster.nodes.probes.table import PROBES
 from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
 from lab.release.cluster.nodes.scaling import Scaling, Wanted
@@ -40,8 +40,9 @@ OPERATOR = "operator.openshift.io/v1"
 def view(kube: Kube, files: Path, before: View | None = None) -> View:
     """Read the cluster once; names and configuration, which stay, only where `before` lacks them. Raises ApiError."""
     nodes, pods, now = kube.list("v1", "Node"), kube.list("v1", "Pod"), dt.datetime.now(dt.UTC)
+    installed = (before is not None and before.installed) or is_installed(kube)
     if before is not None and before.domain and before.apps_domain and before.config is not None:
-        return replace(before, nodes=nodes, pods=pods, now=now)
+        return replace(before, nodes=nodes, pods=pods, now=now, installed=installed)
     dns = kube.get(CONFIG, "DNS", "cluster") or {"spec": {}}
     ingress = kube.get(CONFIG, "Ingress", "cluster") or {"spec": {}}
     return View(
@@ -53,6 +54,7 @@ def view(kube: Kube, files: Path, before: View | None = None) -> View:
         config=read_config(kube),
         domain=str(dns["spec"].get("baseDomain", "")),
         apps_domain=str(ingress["spec"].get("domain", "")),
+        installed=installed,
     )
 
 

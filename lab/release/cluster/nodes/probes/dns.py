@@ -135,8 +135,8 @@ def dns(view: View) -> Finding:
     names = (f"api.{view.domain}", f"api-int.{view.domain}", view.console_host)
     if missing := _unresolved(names):
         return Finding(False, f"This node's resolver does not know {', '.join(missing)}", "DNSDegraded")
-    if (absent := (view.config.nodes if view.config else 1) - len(view.nodes)) > 0:
-        return Finding(False, f"{absent} nodes have not joined", "NodesNotReady", "Degraded")
+    if view.missing_nodes:
+        return Finding(False, f"{view.missing_nodes} nodes have not joined", "NodesNotReady", "Degraded")
     own, first = (view.kube.get("v1", "Service", *key) for key in ((SERVICE, NAMESPACE), ("kubernetes", "default")))
     if own is None or first is None:
         return Finding(False, f"Service {NAMESPACE}/{SERVICE} is not there", "NoService")

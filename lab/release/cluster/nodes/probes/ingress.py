@@ -29,9 +29,8 @@ def wrong(view: View, node: Object) -> str:
 
 def ingress(view: View) -> Finding:
     """Have each router say that it and its controller are well, and lead to the canary's page by its Route."""
-    missing = (view.config.nodes if view.config else 1) - len(view.nodes)
-    if missing > 0:
-        return Finding(False, f"{missing} nodes have not joined", "NoNodes", "Degraded")
+    if view.missing_nodes:
+        return Finding(False, f"{view.missing_nodes} nodes have not joined", "NoNodes", "Degraded")
     if not view.routers:
         return Finding(False, "No node is a worker, which could run the router", "NoNodes")
     with ThreadPoolExecutor(max_workers=8) as pool:

@@ -66,9 +66,8 @@ def network(view: View) -> Finding:
         for pod in view.pods
         if pod["metadata"]["namespace"] == NAMESPACE and pod["spec"].get("nodeName")
     }
-    missing = (view.config.nodes if view.config else 1) - len(view.nodes)
-    if missing > 0:
-        return Finding(False, f"{missing} nodes have not joined", "NodesNotReady", "Degraded")
+    if view.missing_nodes:
+        return Finding(False, f"{view.missing_nodes} nodes have not joined", "NodesNotReady", "Degraded")
     twice = taken_twice(view.nodes)
     lacking, fit = {}, []
     for node in view.nodes:

@@ -41,16 +41,26 @@ class View:
     domain: str
     apps_domain: str
     config: InstallConfig | None = None
+    #: Whether the installation is complete. From then on the cluster has the nodes that it has, not those asked for.
+    installed: bool = False
 
     @property
     def routers(self) -> list[Object]:
         """Nodes that answer for *.apps: the workers, control plane nodes among them where they are workers too."""
         return [n for n in self.nodes if WORKER in (n["metadata"].get("labels") or {})]
 
+    def _missing(self, wanted: int, joined: Sequence[Object]) -> int:
+        return 0 if self.installed else max(wanted - len(joined), 0)
+
+    @property
+    def missing_nodes(self) -> int:
+        """Count the nodes that the installation still waits for."""
+        return self._missing(self.config.nodes if self.config else 1, self.nodes)
+
     @property
     def missing_masters(self) -> int:
-        """Count the control plane nodes that have not joined."""
-        return max((self.config.control_plane_replicas if self.config else 1) - len(self.masters), 0)
+        """Count the control plane nodes that the installation still waits for."""
+        return self._missing(self.config.control_plane_replicas if self.config else 1, self.masters)
 
     @property
     def masters(self) -> list[Object]:
@@ -64,8 +74,8 @@ class View:
 
     @property
     def missing_members(self) -> int:
-        """Count the nodes that are to have a member of etcd and have not joined."""
-        return max((self.config.etcd_members if self.config else 1) - len(self.etcd_nodes), 0)
+        """Count the nodes with a member of etcd that the installation still waits for."""
+        return self._missing(self.config.etcd_members if self.config else 1, self.etcd_nodes)
 
     @property
     def without_pacemaker(self) -> list[str]:

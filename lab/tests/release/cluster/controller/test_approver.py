@@ -81,6 +81,32 @@ def test_a_name_cannot_join_twice_nor_more_nodes_than_asked_for():
     assert "all 1 nodes" in refusal(client(), {"other": NODE}, 1)
 
 
+class Waiting:
+    """An API with a node, a CSR of another that waits, and a ClusterVersion of these releases."""
+
+    def __init__(self, *history):
+        self.version = {"status": {"history": [{"state": state} for state in history]}}
+        self.approved = []
+
+    def get(self, _api_version, _kind, _name):
+        return self.version
+
+    def list(self, _api_version, kind):
+        return [client()] if kind == "CertificateSigningRequest" else [{**NODE, "metadata": {"name": "other"}}]
+
+    def replace(self, obj, subresource):
+        self.approved.append(subresource)
+
+
+@pytest.mark.parametrize(
+    ("history", "approved"), [((), 1), (("Partial",), 1), (("Completed",), 0), (("Partial", "Completed"), 0)]
+)
+def test_nobody_joins_an_installed_cluster_by_itself_though_nodes_are_fewer_than_asked_for(history, approved):
+    api = Waiting(*history)
+    approver.Approver(api, 3).step()
+    assert api.approved == ["approval"] * approved
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

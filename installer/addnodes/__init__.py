@@ -1,0 +1,1 @@
+"""Hosts for a cluster that runs: images that add them, and how far they are (reference/add-nodes.md)."""

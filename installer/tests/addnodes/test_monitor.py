@@ -1,0 +1,111 @@
+"""Hosts that are added, as `agent add-nodes monitor` sees them round by round."""
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+
+from installer.addnodes import access, monitor
+from installer.addnodes.monitor import CLIENT, SERVING, Following, Seen, State, joining_of, problems_of
+from installer.errors import ConfigError, WaitError
+from installer.hub.kube.kinds import SECRET
+from installer.hub.spoke import CSR, NODE
+from installer.testing.hub.apiserver import ApiServer, Store
+
+AT = "127.0.0.1"
+
+
+def node(ready: bool) -> dict:
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    addresses = [{"type": "InternalIP", "address": AT}]
+    return {"metadata": {"name": "worker-9"}, "status": {"conditions": conditions, "addresses": addresses}}
+
+
+def csr(signer: str) -> dict:
+    return {"metadata": {"name": "csr-1"}, "spec": {"signerName": signer, "username": "u"}}
+
+
+@pytest.mark.parametrize(
+    ("seen", "state"),
+    [
+        (Seen(), State.INITIAL),
+        (Seen(serves=True), State.SERVICE),
+        (Seen(serves=True, kubelet=True), State.SERVICE),
+        (Seen(kubelet=True), State.KUBELET),
+        (Seen(kubelet=True, requests=(csr(CLIENT),)), State.FIRST_CSR),
+        (Seen(node=node(False)), State.NOT_READY),
+        (Seen(node=node(False), requests=(csr(SERVING),)), State.SECOND_CSR),
+        (Seen(node=node(True)), State.READY),
+    ],
+)
+def test_states(seen, state):
+    assert seen.state() is state
+
+
+def test_what_is_seen_later_never_makes_a_host_be_less_far():
+    for serves, kubelet, requests in product((False, True), (False, True), ((), (csr(CLIENT),))):
+        before = Seen(serves=serves, kubelet=kubelet, requests=requests)
+        for ready in (False, True):
+            after = Seen(serves=serves, kubelet=kubelet, node=node(ready), requests=requests)
+            assert monitor.ORDER.index(after.state()) >= monitor.ORDER.index(before.state())
+
+
+def test_validations_that_fail_are_told_only_while_they_keep_the_host():
+    failing = {"id": "has-min-memory", "status": "failure", "message": "1 GiB"}
+    rows = json.dumps({"hardware": [failing, {"id": "has-inventory", "status": "success"}]})
+    assert problems_of({"status": "insufficient", "validations_info": rows}) == [
+        "validation has-min-memory failed: 1 GiB"
+    ]
+    assert problems_of({"status": "known", "validations_info": rows}) == []
+    assert problems_of({"status": "error", "status_info": "disk"}) == ["its installation failed: disk"]
+
+
+def test_a_hosts_name_comes_from_its_service_or_from_the_inputs():
+    inventory = '{"interfaces": [{"ipv4_addresses": ["192.0.2.9/24"], "ipv6_addresses": ["2001:db8::9/64"]}]}'
+    host = {"requested_hostname": "Worker-9", "inventory": inventory}
+    joining = joining_of("192.0.2.9", host, {"192.0.2.9": "other"})
+    assert (joining.name, joining.addresses) == ("worker-9", {"192.0.2.9", "2001:db8::9"})
+    assert joining_of("192.0.2.9", {}, {"192.0.2.9": "other"}).name == "other"
+    assert joining_of("192.0.2.9", {}, {}) is None
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    running = ApiServer(Store([SECRET, NODE, CSR]))
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": running.url}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **document}))
+    yield running
+    running.close()
+
+
+def follow(tmp_path: Path, timeout: float = 0.3) -> None:
+    monitor.monitor(Following(tmp_path / "kubeconfig", (AT,), approve=False, timeout=timeout), tmp_path)
+
+
+def test_a_cluster_without_an_image_or_with_expired_tokens_is_refused(server, tmp_path):
+    with pytest.raises(ConfigError, match="no image for hosts of this cluster"):
+        follow(tmp_path)
+    old = access.make(datetime.now(UTC) - access.LIFETIME - timedelta(minutes=1))
+    server.store.create(SECRET, access.KEY, SECRET.new(access.KEY, data=old.data()))
+    with pytest.raises(ConfigError, match=r"expired at .* make a new image"):
+        follow(tmp_path)
+
+
+def test_a_ready_node_ends_it_and_time_does_with_what_was_last_seen(server, tmp_path, caplog):
+    data = access.make(datetime.now(UTC)).data()
+    server.store.create(SECRET, access.KEY, SECRET.new(access.KEY, data=data))
+    with pytest.raises(WaitError, match=rf"within 0.3 s: {AT}: Initial State"):
+        follow(tmp_path)
+    caplog.set_level(logging.INFO)
+    server.store.create(NODE, monitor.spoke.Key("", "worker-9"), node(True))
+    follow(tmp_path, 30)
+    assert f"Node {AT}: Node is Ready" in caplog.text
