@@ -32,6 +32,7 @@ from lab.release.cluster.nodes.probes.view import View, address, addresses
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
 from lab.release.cluster.pods.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map
+from lab.release.cluster.pods.nodeinstall import MEMBER_ID
 from lab.release.cluster.pods.pod import Stage
 
 log = logging.getLogger(__name__)
@@ -231,6 +232,8 @@ class Scaling:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
         data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
         own = assets.etcd_files(Pair(data["tls.crt"], data["tls.key"]), name, addresses(node))
+        if member := member_of(node, members):
+            own[MEMBER_ID] = member.id
         wanted, peers = self._wanted, peers_for(name, url, members)
         if machineconfig.role_of(node) == "arbiter":
             # It votes, and no more: it gets no key but its own, and the CA by which it knows the others.

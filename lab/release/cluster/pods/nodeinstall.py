@@ -7,6 +7,7 @@ etcd and five Python programs takes twice as long on an emulated CPU. Every step
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import sys
 import time
@@ -25,6 +26,10 @@ from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, 
 log = logging.getLogger(__name__)
 
 STAGE_SECONDS = 20 * 60.0
+ASIDE_SECONDS = 120.0
+#: The file by which a node that joins etcd learns as which member.
+MEMBER_ID = "etcd-certs/member-id"
+PEER_PORT = 2380
 
 
 def copy_files(source: Path, target: Path) -> int:
@@ -108,11 +113,13 @@ def wait(
     resources: Path,
     seconds: float = STAGE_SECONDS,
     *,
+    check: Callable[[Path], str] | None = None,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Wait until the stage answers; a stage without a check is not waited for. Raises WaitError."""
-    check = CHECKS.get(stage)
+    """Wait until the stage answers, or passes another check; a stage without a check is not waited for. Raises
+    WaitError."""
+    check = check or CHECKS.get(stage)
     deadline, last_said = clock() + seconds, ""
     while check is not None and (seen := check(resources)):
         if seen != last_said:
@@ -123,9 +130,32 @@ def wait(
         pause(2.0)
 
 
+def set_aside(files: Path, kubernetes: Path, etcd_data: Path, seconds: float = ASIDE_SECONDS) -> None:
+    """Stop etcd and put its data aside where the node joins as another member than the one whose data they are: with
+    them it would be refused. A node that does not join (no MEMBER_ID among ``files``) keeps its data. Raises
+    WaitError, OSError."""
+    joins, resources = files / MEMBER_ID, kubernetes / "static-pod-resources"
+    earlier = resources / MEMBER_ID
+    if not joins.exists() or (earlier.exists() and earlier.read_text() == joins.read_text()):
+        return
+    data = etcd_data / "member"
+    if data.exists():
+        (kubernetes / "manifests" / "etcd-pod.yaml").unlink(missing_ok=True)
+        wait("the etcd of before to stop", resources, seconds, check=lambda _: _listens(PEER_PORT))
+        data.rename(etcd_data / f"removed-archive-{time.strftime('%Y-%m-%d-%H%M%S')}")
+        log.info("The data of an earlier member of etcd are put aside")
+
+
+def _listens(port: int) -> str:
+    """Empty when nothing listens at a port of this host."""
+    with socket.socket() as probe:
+        return "" if probe.connect_ex(("127.0.0.1", port)) else f"something listens at port {port}"
+
+
 def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path) -> None:
     """Run the whole installation. Raises WaitError, OSError."""
     resources = kubernetes / "static-pod-resources"
+    set_aside(files, kubernetes, etcd_data)
     log.info("Copied %d files", copy_files(files, resources))
     etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
     for stage, manifests in stages(pods):

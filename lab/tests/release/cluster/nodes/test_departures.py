@@ -1,11 +1,14 @@
 """Members of etcd whose nodes are gone: which may leave, which have to stay."""
 
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 
 from hypothesis import given, strategies
 
 from lab.release.cluster.nodes import departures
 from lab.release.cluster.nodes.etcdapi import Member
+from lab.release.cluster.pods import nodeinstall
 from lab.testing.clusterapi import node
 
 
@@ -59,3 +62,24 @@ def test_objects_of_nodes_that_are_there_stay() -> None:
     assert not any(
         departures.is_of_nobody(name, ()) for name in ("etcd-signer", "control-plane-resources", "installer")
     )
+
+
+def test_data_of_another_member_are_put_aside_and_a_members_own_stay(tmp_path: Path) -> None:
+    kubernetes, data, files = (tmp_path / name for name in ("kubernetes", "etcd", "files"))
+
+    def install(member: str | None) -> list[str]:
+        """Return what of etcd's directory is there after an installation as this member, which starts it."""
+        shutil.rmtree(files, ignore_errors=True)
+        (files / "etcd-certs").mkdir(parents=True)
+        if member is not None:
+            (files / nodeinstall.MEMBER_ID).write_text(member)
+        nodeinstall.set_aside(files, kubernetes, data)
+        nodeinstall.copy_files(files, kubernetes / "static-pod-resources")
+        (data / "member").mkdir(parents=True, exist_ok=True)
+        return sorted(path.name for path in data.iterdir())
+
+    assert install("1") == install("1") == install(None) == ["member"]
+    (kubernetes / "manifests").mkdir()
+    (kubernetes / "manifests/etcd-pod.yaml").touch()
+    assert [name.partition("-")[0] for name in install("2")] == ["member", "removed"]
+    assert not list((kubernetes / "manifests").iterdir())
