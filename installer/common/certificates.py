@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -22,6 +22,8 @@ DAY = timedelta(days=1)
 YEAR = 365 * DAY
 TEN_YEARS = 10 * YEAR
 RSA_BITS = 2048
+#: Every certificate is valid for so long before it was made.
+EARLY = DAY
 
 CLIENT = (ExtendedKeyUsageOID.CLIENT_AUTH,)
 SERVER = (ExtendedKeyUsageOID.SERVER_AUTH,)
@@ -101,6 +103,29 @@ def check(pair: Pair) -> None:
         raise ValueError("certificate and key do not belong together")
 
 
+def validity(text: str) -> tuple[datetime, datetime]:
+    """Return when a certificate (PEM) was made, if it was made here, and when it ends. Raises ValueError."""
+    certificate = x509.load_pem_x509_certificate(text.encode())
+    return certificate.not_valid_before_utc + EARLY, certificate.not_valid_after_utc
+
+
+def issuer(text: str) -> str:
+    """Return the common name of who signed a certificate (PEM); empty without one. Raises ValueError."""
+    names = x509.load_pem_x509_certificate(text.encode()).issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(names[0].value) if names else ""
+
+
+def signed_by(text: str, authority_text: str) -> bool:
+    """Return whether a certificate was signed with the key of a CA, both PEM. Raises ValueError."""
+    try:
+        x509.load_pem_x509_certificate(text.encode()).verify_directly_issued_by(
+            x509.load_pem_x509_certificate(authority_text.encode())
+        )
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
 def _loaded(pair: Pair) -> tuple[x509.Certificate, PrivateKey]:
     try:
         certificate = x509.load_pem_x509_certificate(pair.certificate.encode())
@@ -154,7 +179,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - DAY)
+        .not_valid_before(now - EARLY)
         .not_valid_after(now + lifetime)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
         .add_extension(usage, critical=True)

@@ -57,5 +57,11 @@ class Api:
     def list(
         self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = ""
     ) -> list[Object]:
-        """All objects of a kind, in one namespace or everywhere."""
-        return [obj for (k, n, _), obj in self.objects.items() if k == kind and namespace in (None, n)]
+        """Return all of a kind, in one namespace or everywhere, that have a label."""
+        return [
+            obj
+            for (own, place, _), obj in self.objects.items()
+            if own == kind
+            and namespace in (None, place)
+            and (not labels or labels in (obj["metadata"].get("labels") or {}))
+        ]

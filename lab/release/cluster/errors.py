@@ -72,6 +72,13 @@ class WaitError(ClusterError):
         self.seen = seen
 
 
+class RolledBack(ClusterError):
+    """A node went back to the revision of its static pods before."""
+
+    def __init__(self, revision: int, before: int, reason: str) -> None:
+        super().__init__(f"revision {revision} was rolled back to {before}: {reason}")
+
+
 class EtcdError(ClusterError):
     """etcd refused a request, or no endpoint answered."""
 

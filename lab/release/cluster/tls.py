@@ -1,9 +1,9 @@
 """The set of certificates of one cluster, by their asset names (reference/cluster.md §7.2).
 
-Two deviations, on purpose. A certificate that OpenShift lets live for 24 hours (its operators rotate it) lives 30 days
-here, since a lab that is kept overnight must still work and nothing rotates these. And keys are ECDSA, not RSA: they
-are made on the host that is being installed, where software emulation makes an RSA key cost a second; signers that the
-user brings may be RSA.
+What signs what, and for how long; `pki` renews them (docs/certificates.md). Two deviations, on purpose. A certificate
+that OpenShift's installer makes for 24 hours lives 30 days from the beginning, as its operators' do, since a lab may be
+switched off before they were renewed. And keys are ECDSA, not RSA: they are made on the host that is being installed,
+where software emulation makes an RSA key cost a second; signers that the user brings may be RSA.
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.installconfig import InstallConfig
 
 SHORT = 30 * DAY
+#: As cluster-etcd-operator's: a cluster that was off for long starts etcd, and with it all else.
+ETCD = 3 * YEAR
+#: The client by which each control plane node's operator gets at its own API server when all others have run out, as
+#: OpenShift's localhost-recovery-client, whose token does not expire.
+RECOVERY = "cluster-version-operator-client"
+CONTROL_PLANE = "kube-control-plane-signer"
 #: CAs: asset name (their CN too) and lifetime.
 SIGNERS = {
     "root-ca": TEN_YEARS,
@@ -29,9 +35,10 @@ SIGNERS = {
     "kube-apiserver-localhost-signer": TEN_YEARS,
     "kube-apiserver-service-network-signer": TEN_YEARS,
     "kube-apiserver-lb-signer": TEN_YEARS,
+    "localhost-recovery-signer": TEN_YEARS,
     "aggregator-signer": SHORT,
     "kube-apiserver-to-kubelet-signer": YEAR,
-    "kube-control-plane-signer": YEAR,
+    CONTROL_PLANE: YEAR,
     "kubelet-signer": YEAR,
     "kubelet-bootstrap-kubeconfig-signer": TEN_YEARS,
     "etcd-signer": TEN_YEARS,
@@ -42,7 +49,7 @@ SIGNERS = {
 CLIENT_CAS = (
     "admin-kubeconfig-signer",
     "kubelet-signer",
-    "kube-control-plane-signer",
+    CONTROL_PLANE,
     "kube-apiserver-to-kubelet-signer",
     "kubelet-bootstrap-kubeconfig-signer",
 )
@@ -88,6 +95,9 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         "kube-apiserver-localhost-server": Leaf(
             "kube-apiserver-localhost-signer", server, group, ("localhost", "127.0.0.1", "::1"), SERVER
         ),
+        "localhost-recovery-server": Leaf(
+            "localhost-recovery-signer", server, group, ("localhost-recovery",), SERVER, TEN_YEARS
+        ),
         "kube-apiserver-service-network-server": Leaf(
             "kube-apiserver-service-network-signer", server, group, (*service, config.service_ip), SERVER
         ),
@@ -97,16 +107,18 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         "kube-apiserver-internal-lb-server": Leaf("kube-apiserver-lb-signer", server, group, internal, SERVER),
         "aggregator-client": Leaf("aggregator-signer", "system:kube-apiserver-proxy", group),
         "kube-apiserver-to-kubelet-client": Leaf("kube-apiserver-to-kubelet-signer", server, group),
-        "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:admin", ("system:masters",)),
-        "control-plane-localhost-server": Leaf("root-ca", "localhost", (), ("localhost", "127.0.0.1", "::1"), SERVER),
-        "kube-scheduler-client": Leaf("kube-control-plane-signer", "system:kube-scheduler"),
+        "kube-controller-manager-client": Leaf(CONTROL_PLANE, "system:admin", ("system:masters",)),
+        "control-plane-localhost-server": Leaf(
+            "root-ca", "localhost", (), ("localhost", "127.0.0.1", "::1"), SERVER, TEN_YEARS
+        ),
+        "kube-scheduler-client": Leaf(CONTROL_PLANE, "system:kube-scheduler"),
         "kubelet-client": Leaf(
             "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS
         ),
         "machine-config-server": Leaf(
             "root-ca", "system:machine-config-server", (), (*internal, "localhost"), SERVER, TEN_YEARS
         ),
-        "etcd-client": Leaf("etcd-signer", "etcd-client"),
+        "etcd-client": Leaf("etcd-signer", "etcd-client", lifetime=ETCD),
         "console-serving-cert": Leaf(
             "openshift-service-serving-signer", console, (), (console, f"{console}.cluster.local"), SERVER
         ),
@@ -118,7 +130,8 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         ("assisted-installer-controller-client", "assisted-installer", "assisted-installer-controller"),
     ):
         user, groups = service_account(namespace, name)
-        leaves_by_name[asset] = Leaf("kube-control-plane-signer", user, groups)
+        signer, lifetime = ("admin-kubeconfig-signer", TEN_YEARS) if asset == RECOVERY else (CONTROL_PLANE, SHORT)
+        leaves_by_name[asset] = Leaf(signer, user, groups, lifetime=lifetime)
     return leaves_by_name
 
 
@@ -166,10 +179,10 @@ def complete(config: InstallConfig, existing: Mapping[str, Pair]) -> dict[str, P
     return pairs
 
 
-def etcd_server(signer: Pair, addresses: Sequence[str], hostname: str) -> Pair:
+def etcd_server(signer: Pair, addresses: Sequence[str], hostname: str, lifetime: timedelta = ETCD) -> Pair:
     """Issue a host's etcd certificate, for clients and peers alike."""
     names = ("localhost", "127.0.0.1", "::1", hostname, *addresses)
-    return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH), signer)
+    return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH, lifetime), signer)
 
 
 def bundle(pairs: Mapping[str, Pair], names: Sequence[str]) -> str:

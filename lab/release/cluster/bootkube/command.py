@@ -27,10 +27,11 @@ from lab.release.cluster.ignition import keepalived, machineconfig
 from lab.release.cluster.ignition.document import Config, file, unit
 from lab.release.cluster.kube import apply, lease, payload
 from lab.release.cluster.kube.client import Kube, Object
-from lab.release.cluster.nodes import scaling
+from lab.release.cluster.nodes import revisions, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, load
+from lab.release.cluster.pods.installerpod import manifests
 from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
 
 log = logging.getLogger(__name__)
@@ -162,13 +163,12 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     """Return the node's config after its reboot: its pool's, and everything that makes it a control plane (§2.6)."""
     served = served_config(cluster, host, objects, "master")
     files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
-    for stage in stages(cluster, host):
+    at_start = revisions.at_start(control_plane_files(cluster))
+    for name, text in manifests(stages(cluster, host), cluster.images, at_start).items():
         # The script after the reboot moves these in place once there is an API for them to talk to.
-        folder = "manifests-operators" if stage.name == "operators" else "manifests"
-        files += [
-            file(f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600)
-            for pod in stage.pods
-        ]
+        stage, _, pod = name.removesuffix(".yaml").partition("_")
+        folder = "manifests-operators" if stage.endswith("-operators") else "manifests"
+        files.append(file(f"/etc/kubernetes/{folder}/{pod}-pod.yaml", text, 0o600))
     loopback = (host.assets / "auth" / "kubeconfig-loopback").read_text()
     admin = cluster.pairs["admin-kubeconfig-client"]
     secrets = {
@@ -231,7 +231,7 @@ def fill_api(host: Host, objects: list[Object]) -> Kube:
 
 def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
     """One node: the temporary API's content is written to its disk."""
-    fill_api(host, [*objects, *scaling.joining_objects(cluster)])
+    fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
     expect(host, "stopped")
     text = json.dumps(master_ignition(cluster, host, machines))

@@ -117,9 +117,20 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     address_family = socket.AF_INET6
 
-    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler], context: ssl.SSLContext) -> None:
-        self._context = context
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler], certificate: Path) -> None:
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._certificate = certificate
+        self._loaded = 0
+        self._load()
         super().__init__(("::", port), handler)
+
+    def _load(self) -> None:
+        """Take the certificate's files (`tls.crt`, `tls.key`), if they have changed: one that is renewed appears there.
+        Raises OSError."""
+        changed = (self._certificate / "tls.crt").stat().st_mtime_ns
+        if changed != self._loaded:
+            self._context.load_cert_chain(self._certificate / "tls.crt", self._certificate / "tls.key")
+            self._loaded = changed
 
     def server_bind(self) -> None:
         """Take IPv4 as well."""
@@ -129,6 +140,10 @@ class Server(ThreadingHTTPServer):
     def get_request(self) -> tuple[ssl.SSLSocket, Any]:
         """Accept a connection; its handshake is left to its own thread."""
         connection, address = super().get_request()
+        try:
+            self._load()
+        except OSError as error:
+            log.warning("the certificate stays as it was: %s", error)
         connection.settimeout(HANDSHAKE_SECONDS)
         return self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
 
@@ -144,9 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        kube, context = Kube.in_cluster(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(arguments.certificate / "tls.crt", arguments.certificate / "tls.key")
-        server = Server(PORT, handler(kube), context)
+        server = Server(PORT, handler(Kube.in_cluster()), arguments.certificate)
     except (ClusterError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -114,8 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         serve(health, arguments.run / "controller.sock")
         domain = read_domain(kube, stop)
         if domain is not None:
-            authority = arguments.service_ca.read_text() if arguments.service_ca else ""
-            controller = Controller(kube, Haproxy(arguments.run), domain, authority)
+            controller = Controller(kube, Haproxy(arguments.run), domain, arguments.service_ca)
             run(kube, controller, health, stop)
     except (ClusterError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

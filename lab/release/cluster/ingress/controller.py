@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from lab.release.cluster.errors import ApiError
 from lab.release.cluster.ingress import endpoints, ingresses, routes
@@ -85,7 +86,7 @@ def served(claims: Sequence[Claim], state: State) -> Served:
 class Controller:
     """One round after the other; ``problem`` is what is wrong with the last, empty when nothing is."""
 
-    def __init__(self, kube: Kube, haproxy: Haproxy, domain: Domain, service_ca: str = "") -> None:
+    def __init__(self, kube: Kube, haproxy: Haproxy, domain: Domain, service_ca: Path | None = None) -> None:
         self._kube = kube
         self._haproxy = haproxy
         self._domain = domain
@@ -125,7 +126,9 @@ class Controller:
 
     def _bring(self, result: Plan, state: State) -> None:
         """Put the claims that hold into force; those that haproxy refuses are taken out. Raises HaproxyError."""
-        settings = Settings(str(self._haproxy.run), self._certificate, self._service_ca)
+        # Its kubelet replaces this file while a successor of the CA is on its way.
+        authority = self._service_ca.read_text() if self._service_ca else ""
+        settings = Settings(str(self._haproxy.run), self._certificate, authority)
         self._unfit = {claim: refused for claim, refused in self._unfit.items() if claim in result.claims}
         wanted = served([c for c in result.claims if c not in self._unfit], state)
         if (wanted, settings) != self._wanted:

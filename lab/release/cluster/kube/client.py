@@ -61,21 +61,38 @@ class Resource:
     namespaced: bool
 
 
-def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
-    """(server, CA, client certificate, client key) of a kubeconfig's current context, the last three as PEM.
+@dataclass(frozen=True)
+class Access:
+    """A kubeconfig's current context; CA, certificate and key are paths of files. The server shows its certificate for
+    ``server_name``, where there is one."""
+
+    server: str
+    ca_file: str
+    cert_files: tuple[str, str]
+    server_name: str
+
+
+def read_kubeconfig(path: Path) -> Access:
+    """Read a kubeconfig. What it has inline becomes files in memory; what it names is relative to its own place.
 
     Raises ConfigError when a part is missing.
     """
+
+    def file(entry: dict[str, Any], key: str) -> str:
+        if key in entry:
+            return str(path.parent / entry[key])
+        return in_memory(key, base64.b64decode(entry[f"{key}-data"]).decode())
+
     try:
         document = yamltext.load(path.read_bytes())
         context = next(c["context"] for c in document["contexts"] if c["name"] == document["current-context"])
         cluster = next(c["cluster"] for c in document["clusters"] if c["name"] == context["cluster"])
         user = next(u["user"] for u in document["users"] if u["name"] == context["user"])
-        return (
-            str(cluster["server"]),
-            base64.b64decode(cluster["certificate-authority-data"]).decode(),
-            base64.b64decode(user["client-certificate-data"]).decode(),
-            base64.b64decode(user["client-key-data"]).decode(),
+        return Access(
+            server=str(cluster["server"]),
+            ca_file=file(cluster, "certificate-authority"),
+            cert_files=(file(user, "client-certificate"), file(user, "client-key")),
+            server_name=str(cluster.get("tls-server-name", "")),
         )
     except (OSError, KeyError, TypeError, StopIteration, ValueError) as error:
         raise ConfigError(str(path), "", f"not a usable kubeconfig ({type(error).__name__}: {error})") from error
@@ -92,8 +109,13 @@ def in_memory(name: str, text: str) -> str:
 class _Connections(HTTPAdapter):
     """Connections whose loss is noticed, too, while nothing is sent."""
 
+    def __init__(self, server_name: str = "") -> None:
+        self._server_name = server_name or None
+        super().__init__()
+
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        super().init_poolmanager(*arguments, **options, socket_options=KEEP_ALIVE)
+        names = {"server_hostname": self._server_name, "assert_hostname": self._server_name}
+        super().init_poolmanager(*arguments, **{**options, **names, "socket_options": KEEP_ALIVE})
 
 
 class _Token(requests.auth.AuthBase):
@@ -111,9 +133,16 @@ class Kube:
     """One API server, one identity. Safe to share between threads (a session each)."""
 
     def __init__(
-        self, server: str, ca_file: str, cert_files: tuple[str, str] | None, token_file: Path | None = None
+        self,
+        server: str,
+        ca_file: str,
+        cert_files: tuple[str, str] | None,
+        token_file: Path | None = None,
+        *,
+        server_name: str = "",
     ) -> None:
         self.server = server.rstrip("/")
+        self._server_name = server_name
         self._ca_file = ca_file
         self._cert_files = cert_files
         self._token = _Token(token_file) if token_file else None
@@ -132,11 +161,9 @@ class Kube:
 
     @classmethod
     def from_kubeconfig(cls, path: Path | str) -> Self:
-        """Return a client from a kubeconfig with inline data; PEM parts are files in memory, which end with this
-        process."""
-        server, ca, cert, key = split_kubeconfig(Path(path))
-        names = [in_memory(name, text) for name, text in (("ca.crt", ca), ("tls.crt", cert), ("tls.key", key))]
-        return cls(server, names[0], (names[1], names[2]))
+        """Return a client from a kubeconfig; inline PEM parts are files in memory, which end with this process."""
+        access = read_kubeconfig(Path(path))
+        return cls(access.server, access.ca_file, access.cert_files, server_name=access.server_name)
 
     @classmethod
     def in_cluster(cls, account: Path = SERVICE_ACCOUNT) -> Self:
@@ -151,15 +178,22 @@ class Kube:
         host = f"[{host}]" if ":" in host else host
         return cls(f"https://{host}:{port}", str(account / "ca.crt"), None, account / "token")
 
+    def _version(self) -> list[int]:
+        """Return when the files were changed last: connections that were made before show what may have run out."""
+        paths = map(Path, (self._ca_file, *(self._cert_files or ())))
+        return [path.stat().st_mtime_ns for path in paths if path.is_file()]
+
     def _session(self) -> requests.Session:
         session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
+        version = self._version()
+        if session is None or self._local.version != version:
+            self._local.version = version
             session = requests.Session()
             session.trust_env = False  # a proxy of the environment is never between us and the API
             session.verify = self._ca_file
             session.cert = self._cert_files
             session.auth = self._token
-            session.mount("https://", _Connections())
+            session.mount("https://", _Connections(self._server_name))
             self._local.session = session
         return session
 

@@ -28,3 +28,18 @@ def render(*, cluster: str, server: str, ca: str, user: str, client: Pair) -> st
         ],
     }
     return yaml.safe_dump(document, sort_keys=True)
+
+
+def of_files(*, cluster: str, user: str, server_name: str = "") -> str:
+    """Return a kubeconfig for this host's API server that names files beside itself, which may change: server-ca.crt,
+    client.crt and client.key. The server shows its certificate for ``server_name``, if there is one."""
+    server = {"server": "https://localhost:6443", "certificate-authority": "server-ca.crt"}
+    document = {
+        "clusters": [
+            {"name": cluster, "cluster": server | ({"tls-server-name": server_name} if server_name else {})},
+        ],
+        "contexts": [{"name": user, "context": {"cluster": cluster, "user": user}}],
+        "current-context": user,
+        "users": [{"name": user, "user": {"client-certificate": "client.crt", "client-key": "client.key"}}],
+    }
+    return yaml.safe_dump(document, sort_keys=True)

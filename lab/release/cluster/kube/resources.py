@@ -5,12 +5,19 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 
+from installer.common import certificates
 from installer.common.certificates import Pair
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.kube.conditions import stamp
 
 CONFIG = "config.openshift.io/v1"
 MACHINE_CONFIG = "openshift-machine-config-operator"
+#: library-go's label and annotations of certificates; a third kind stays as long as the cluster does.
+CERTIFICATE_KIND = "auth.openshift.io/managed-certificate-type"
+SIGNER, TARGET, FIXED = "signer", "target", "fixed"
+_PREFIX = "auth.openshift.io/certificate"
+NOT_AFTER, NOT_BEFORE, ISSUER = f"{_PREFIX}-not-after", f"{_PREFIX}-not-before", f"{_PREFIX}-issuer"
 
 
 def _b64(text: str) -> str:
@@ -37,6 +44,11 @@ def is_installed(kube: Kube) -> bool:
     return any(entry.get("state") == "Completed" for entry in (version.get("status") or {}).get("history") or [])
 
 
+def encoded(data: Mapping[str, str]) -> dict[str, str]:
+    """Return texts as a Secret has them."""
+    return {key: _b64(value) for key, value in data.items()}
+
+
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:
     """Return a Secret."""
     return {
@@ -44,12 +56,19 @@ def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaq
         "kind": "Secret",
         "metadata": {"name": name, "namespace": namespace},
         "type": kind,
-        "data": {key: _b64(value) for key, value in data.items()},
+        "data": encoded(data),
     }
 
 
-def _tls_secret(namespace: str, name: str, pair: Pair) -> Object:
-    return secret(namespace, name, {"tls.crt": pair.certificate, "tls.key": pair.key}, "kubernetes.io/tls")
+def tls_secret(namespace: str, name: str, pair: Pair, kind: str) -> Object:
+    """Return the Secret of a certificate; of the kinds `signer` and `target`, which are renewed, with its times."""
+    obj = secret(namespace, name, {"tls.crt": pair.certificate, "tls.key": pair.key}, "kubernetes.io/tls")
+    obj["metadata"]["labels"] = {CERTIFICATE_KIND: kind}
+    if kind != FIXED:
+        made, ends = certificates.validity(pair.certificate)
+        issuer = certificates.issuer(pair.certificate)
+        obj["metadata"]["annotations"] = {NOT_BEFORE: stamp(made), NOT_AFTER: stamp(ends), ISSUER: issuer}
+    return obj
 
 
 def cluster_scoped(kind: str, spec: Object, name: str = "cluster", status: Object | None = None) -> Object:
@@ -141,20 +160,18 @@ def manifests(
             config_map("kube-system", "root-ca", {"ca.crt": pairs["root-ca"].certificate})
         ],
         "machine-config-server-ca-secret.yaml": [
-            _tls_secret(MACHINE_CONFIG, "machine-config-server-ca", pairs["root-ca"])
+            tls_secret(MACHINE_CONFIG, "machine-config-server-ca", pairs["root-ca"], FIXED)
         ],
         "machine-config-server-tls-secret.yaml": [
-            _tls_secret(
-                "openshift-machine-config-operator", "machine-config-server-tls", pairs["machine-config-server"]
-            )
+            tls_secret(MACHINE_CONFIG, "machine-config-server-tls", pairs["machine-config-server"], FIXED)
         ],
-        "router-ca-secret.yaml": [_tls_secret("openshift-ingress-operator", "router-ca", pairs["router-ca"])],
+        "router-ca-secret.yaml": [tls_secret("openshift-ingress-operator", "router-ca", pairs["router-ca"], SIGNER)],
         "router-certs-default-secret.yaml": [
-            _tls_secret("openshift-ingress", "router-certs-default", pairs["router-certs"])
+            tls_secret("openshift-ingress", "router-certs-default", pairs["router-certs"], TARGET)
         ],
         # What OpenShift's service-ca operator would make.
         "console-serving-cert-secret.yaml": [
-            _tls_secret("openshift-console", "console-serving-cert", pairs["console-serving-cert"])
+            tls_secret("openshift-console", "console-serving-cert", pairs["console-serving-cert"], TARGET)
         ],
         "service-ca-bundle-config.yaml": [
             config_map(

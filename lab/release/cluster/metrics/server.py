@@ -13,7 +13,7 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,6 +35,8 @@ NAMESPACE, SERVICE, CERTIFICATE = "openshift-cluster-network", "metrics", "metri
 KUBELET_SECONDS, HANDSHAKE_SECONDS, IDLE_SECONDS, RETRY_SECONDS = 10.0, 10.0, 90.0, 5.0
 #: Connections at the same time. Every pod can open some, of 60 KB each, and this process has more to do.
 CONNECTIONS = 64
+#: The ConfigMap in which API servers say by which CAs they, and their clients, are known.
+TRUST = ("kube-system", "extension-apiserver-authentication")
 Answer = tuple[int, Object]
 
 
@@ -193,10 +195,20 @@ class Server(ThreadingHTTPServer):
         """Leave it with those who do not speak TLS or show no certificate."""
         log.debug("connection of %s failed", client_address, exc_info=True)
 
+    def trust(self, kube: Kube, trust: Mapping[str, str]) -> None:
+        """Trust the CAs in TRUST's data from now on, those of before included. Raises OSError."""
+        self._context.load_verify_locations(cadata=trust["requestheader-client-ca-file"])
+        self.kubelets = _kubelets(kube, trust)
+
     def allowed(self, certificate: Any) -> bool:
         """Return whether a certificate, which its CA has vouched for, has one of the names."""
         subject = [pair for part in (certificate or {}).get("subject", ()) for pair in part]
         return any(key == "commonName" and value in self._names for key, value in subject)
+
+
+def _kubelets(kube: Kube, trust: Mapping[str, str]) -> Kubelets:
+    """Kubelets' serving certificates have the same signer as their client certificates."""
+    return Kubelets(kube, in_memory("kubelet-ca.crt", trust["client-ca-file"]))
 
 
 def _own_certificate() -> dict[str, str]:
@@ -219,17 +231,15 @@ def serving_certificate(kube: Kube) -> dict[str, str]:
     return {key: base64.b64decode(value).decode() for key, value in kept["data"].items()}
 
 
-def _start(kube: Kube) -> Server:
-    """Return the server, with the certificates that the cluster has. Raises ClusterError, OSError, KeyError."""
-    trust = (kube.get("v1", "ConfigMap", "extension-apiserver-authentication", "kube-system") or {})["data"]
+def _start(kube: Kube, trust: Mapping[str, str]) -> Server:
+    """Return the server, with the certificates that the cluster has; ``trust`` is the data of TRUST. Raises
+    ClusterError, OSError, KeyError."""
     pair = serving_certificate(kube)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = ssl.CERT_REQUIRED
-    context.load_verify_locations(cadata=trust["requestheader-client-ca-file"])
     context.load_cert_chain(in_memory("tls.crt", pair["tls.crt"]), in_memory("tls.key", pair["tls.key"]))
-    # Kubelets' serving certificates have the same signer as their client certificates.
-    kubelets = Kubelets(kube, in_memory("kubelet-ca.crt", trust["client-ca-file"]))
-    server = Server(kubelets, context, json.loads(trust["requestheader-allowed-names"]))
+    server = Server(_kubelets(kube, trust), context, json.loads(trust["requestheader-allowed-names"]))
+    server.trust(kube, trust)
     service = {"metadata": {"name": f"{usage.VERSION}.{usage.GROUP}"}}
     bundle = base64.b64encode(pair["tls.crt"].encode()).decode()
     target = {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", **service}
@@ -241,12 +251,17 @@ def run(kube: Kube, stop: threading.Event) -> None:
     """Serve until ``stop``; what the server needs of the API is waited for."""
     while not stop.is_set():
         try:
-            server = _start(kube)
+            trust = (kube.get("v1", "ConfigMap", TRUST[1], TRUST[0]) or {})["data"]
+            server = _start(kube, trust)
         except (ClusterError, OSError, KeyError, ValueError, subprocess.SubprocessError) as error:
             log.warning("metrics: %s: %s", type(error).__name__, error)
             stop.wait(RETRY_SECONDS)
             continue
         threading.Thread(target=partial(server.serve_forever, 60.0), name="metrics connections", daemon=True).start()
-        stop.wait()
+        for objects in kube.watch("v1", "ConfigMap", stop, namespace=TRUST[0], fields=f"metadata.name={TRUST[1]}"):
+            for obj in objects.values():
+                if obj["data"] != trust:
+                    trust = obj["data"]
+                    server.trust(kube, trust)
         server.shutdown()
         server.server_close()

@@ -16,7 +16,7 @@ from functools import partial
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.metrics import server
-from lab.release.cluster.network import zone
+from lab.release.cluster.network import kubeletca, zone
 from lab.release.cluster.network.routes import Routes
 from lab.release.cluster.storage import volumes
 
@@ -57,6 +57,7 @@ def main() -> int:
         "DNS zone": partial(zone.run, kube),
         "volumes": partial(volumes.run, kube, os.environ["NODE_NAME"]),
         "metrics": partial(server.run, kube),
+        "kubelet CA": partial(kubeletca.run, kube),
     }
     return 1 if serve(parts, stop) else 0
 

@@ -14,51 +14,49 @@ import base64
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from installer.common.certificates import Pair
 from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
 from lab.release.cluster.ignition import machineconfig
-from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import is_status, put
-from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.kube.resources import config_map, secret
+from lab.release.cluster.kube.resources import config_map
 from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
+from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted, is_installer
+from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
-from lab.release.cluster.pods.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map
-from lab.release.cluster.pods.nodeinstall import MEMBER_ID
-from lab.release.cluster.pods.pod import Stage
+from lab.release.cluster.pods.installerpod import (
+    CONTROL_PLANE,
+    MEMBER_ID,
+    NAMESPACE,
+    PERSONAL,
+    resource_secret,
+)
 
 log = logging.getLogger(__name__)
 
 BOOTSTRAP_MEMBER = "etcd-bootstrap"
 BOOTSTRAP_NOTE = "alpha.installer.openshift.io/etcd-bootstrap"
-CONTROL_PLANE = "control-plane-resources"
 SIGNER = "etcd-signer"
-OPERATOR = "operator.openshift.io/v1"
 LEAVE_SECONDS = 120.0
 
 
-def joining_objects(cluster: Cluster) -> list[Object]:
-    """Make what control plane nodes that join are given: common files, and the etcd CA."""
-    signer = cluster.pairs["etcd-signer"]
-    return [
-        resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
-        secret(NAMESPACE, SIGNER, {"tls.crt": signer.certificate, "tls.key": signer.key}, "kubernetes.io/tls"),
-    ]
-
-
 def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
-    """Make what the bootstrap host leaves in the API for the operator: what nodes are given, and its own address."""
+    """Make what the bootstrap host leaves in the API for the operator: common files, all certificates, its own
+    address."""
     endpoints = config_map(NAMESPACE, "etcd-endpoints", {})
     endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
-    return [*joining_objects(cluster), endpoints, *fencing.bootstrap_objects(cluster.config)]
+    return [
+        resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
+        *store.objects(cluster.pairs),
+        endpoints,
+        *fencing.bootstrap_objects(cluster.config),
+    ]
 
 
 def running_nodes(kube: Kube, kind: str) -> int:
@@ -126,15 +124,6 @@ def leave(etcd: Etcd, seconds: float = LEAVE_SECONDS, pause: Callable[[float], N
         pause(1.0)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The desired cluster."""
-
-    config: InstallConfig
-    images: Images
-    release_image: str
-
-
 def member_of(node: Object, members: list[Member]) -> Member | None:
     """Return the etcd member whose peer address is the node's."""
     url = f"https://{address(node)}:2380"
@@ -150,10 +139,11 @@ def peers_for(node_name: str, node_url: str, members: list[Member]) -> str:
 class Scaling:
     """The operator's work; `step` does what can be done now."""
 
-    def __init__(self, kube: Kube, files: Path, wanted: Wanted) -> None:
+    def __init__(self, kube: Kube, files: Path, wanted: Wanted, revisions: Revisions) -> None:
         self._kube = kube
         self._files = files
         self._wanted = wanted
+        self._revisions = revisions
         self._client: Etcd | None = None
         self._tidied: set[str] | None = None
         self._enough = wanted.config.enough_members
@@ -186,12 +176,12 @@ class Scaling:
         if self._fencing is None:
             members, refused = departures.remove(etcd, members, view.nodes)
         self._report(members, view.now, refused)
-        installed = {p["spec"].get("nodeName") for p in view.pods if _is_installer(p)}
+        installed = {p["spec"].get("nodeName") for p in view.pods if is_installer(p)}
         self._tidy(view, members)
         pending = [n for n in view.etcd_nodes if address(n) and self._is_pending(n, members, installed)]
         joining = sorted(pending, key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
-        busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
+        busy = [p for p in view.pods if is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
         if pending or any(not m.votes for m in members) or view.missing_nodes:
@@ -238,26 +228,16 @@ class Scaling:
         if machineconfig.role_of(node) == "arbiter":
             # It votes, and no more: it gets no key but its own, and the CA by which it knows the others.
             own |= {"etcd-certs/ca.crt": data["tls.crt"]}
-            self._install(node, own, staticpods.arbiter(wanted.config, ip, name, peers), [])
+        personal = resource_secret(PERSONAL + name, own)
+        self._kube.create(personal)
+        if machineconfig.role_of(node) == "arbiter":
+            self._revisions.install(node, staticpods.arbiter(wanted.config, ip, name, peers), [personal], peers)
             return
+        common = self._kube.get("v1", "Secret", CONTROL_PLANE, NAMESPACE)
+        if common is None:
+            raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE} is not there: node {name} cannot be installed")
         stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers)
-        self._install(node, own, stages, [CONTROL_PLANE])
-
-    def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:
-        name = node["metadata"]["name"]
-        sources: list[Object] = []
-        for secret_name in common:
-            stored = self._kube.get("v1", "Secret", secret_name, NAMESPACE)
-            if stored is None:
-                raise ClusterError(f"Secret {NAMESPACE}/{secret_name} is not there: node {name} cannot be installed")
-            sources.append(stored)
-        if own:
-            personal = resource_secret(f"node-resources-{name}", own)
-            self._kube.create(personal)
-            sources.append(personal)
-        self._kube.create(static_pods_map(name, stages, self._wanted.images))
-        if self._kube.create(installer_pod(name, self._wanted.release_image, sources)) is not None:
-            log.info("Node %s gets its static pods: %s", name, ", ".join(p.name for s in stages for p in s.pods))
+        self._revisions.install(node, stages, [common, personal], peers)
 
     def _remove_bootstrap(self, etcd: Etcd, members: list[Member]) -> list[Member]:
         bootstrap = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
@@ -295,7 +275,3 @@ class Scaling:
         conditions = departures.put_condition(conditions, refused, now)
         if conditions != (status.get("conditions") or []):
             self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")
-
-
-def _is_installer(pod: Object) -> bool:
-    return bool(pod["metadata"]["namespace"] == NAMESPACE and pod["metadata"]["name"].startswith("installer-"))

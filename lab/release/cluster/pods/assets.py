@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 
 from installer.common.certificates import Pair
@@ -33,19 +34,52 @@ class Host:
         return self.addresses[0]
 
 
+#: The client certificate of each component that has a kubeconfig.
+CLIENTS = {
+    "kube-controller-manager-certs": "kube-controller-manager-client",
+    "kube-scheduler": "kube-scheduler-client",
+    "machine-config-server": "machine-config-server-client",
+    "cluster-version-operator": "cluster-version-operator-client",
+    "assisted-installer-controller": "assisted-installer-controller-client",
+}
+#: Files that programs read at their start alone: a pod whose own of these change is started anew, as a revision. All
+#: others are read again by themselves (docs/certificates.md).
+READ_AT_START = frozenset(
+    {
+        "etcd-certs/ca.crt",
+        "kube-apiserver-certs/etcd-ca.crt",
+        "kube-apiserver-certs/kubelet-ca.crt",
+        "kube-apiserver-certs/service-account.crt",
+        "kube-apiserver-certs/service-account.key",
+        "kube-controller-manager-certs/kubeconfig",
+        "kube-controller-manager-certs/server-ca.crt",
+        "kube-controller-manager-certs/service-account.key",
+        "kube-controller-manager-certs/service-ca-bundle.crt",
+        "kube-scheduler/kubeconfig",
+        "kube-scheduler/server-ca.crt",
+    }
+)
+
+
 @dataclass(frozen=True)
 class Cluster:
-    """The content of /opt/openshift, as the installer left it."""
+    """The content of /opt/openshift, as the installer left it; later, the certificates as they are then, with the
+    ``authorities`` of which several are trusted, PEM by the name of the newest."""
 
     config: InstallConfig
     pairs: Mapping[str, Pair]
     release_image: str
     images: Images
+    authorities: Mapping[str, str] = field(default_factory=dict)
+
+    def bundle(self, *names: str) -> str:
+        """Join the certificates of CAs, those that come before and after a change of one included."""
+        return "".join(self.authorities.get(name, "") or self.pairs[name].certificate for name in names)
 
     @property
     def server_ca(self) -> str:
         """The CAs that a client of the API must trust."""
-        return tls.bundle(self.pairs, tls.SERVER_CAS)
+        return self.bundle(*tls.SERVER_CAS)
 
     def kubeconfig(self, user: str, client: str, host: str = "localhost") -> str:
         """Return a kubeconfig of one of our clients."""
@@ -69,30 +103,32 @@ def load(assets: Path, root: Path = Path("/")) -> Cluster:
 
 def control_plane_files(cluster: Cluster) -> dict[str, str]:
     """Make the files that the static pods of every control plane node read, by path under static-pod-resources."""
-    pairs = cluster.pairs
+    pairs, bundle = cluster.pairs, cluster.bundle
+    etcd_ca, root_ca = bundle("etcd-signer"), pairs["root-ca"].certificate
     files = {
-        "etcd-certs/ca.crt": pairs["etcd-signer"].certificate,
-        "kube-apiserver-certs/client-ca.crt": tls.bundle(pairs, tls.CLIENT_CAS),
-        "kube-apiserver-certs/etcd-ca.crt": pairs["etcd-signer"].certificate,
-        "kube-apiserver-certs/kubelet-ca.crt": pairs["kubelet-signer"].certificate,
-        "kube-apiserver-certs/aggregator-ca.crt": pairs["aggregator-signer"].certificate,
+        "etcd-certs/ca.crt": etcd_ca,
+        "kube-apiserver-certs/client-ca.crt": bundle(*tls.CLIENT_CAS),
+        "kube-apiserver-certs/etcd-ca.crt": etcd_ca,
+        "kube-apiserver-certs/kubelet-ca.crt": bundle("kubelet-signer"),
+        "kube-apiserver-certs/aggregator-ca.crt": bundle("aggregator-signer"),
         "kube-controller-manager-certs/csr-signer.crt": pairs["kubelet-signer"].certificate,
         "kube-controller-manager-certs/csr-signer.key": pairs["kubelet-signer"].key,
         "kube-controller-manager-certs/service-account.key": pairs["service-account"].key,
         "kube-controller-manager-certs/service-ca-bundle.crt": cluster.server_ca,
-        "machine-config-server/kubelet-ca.crt": tls.bundle(pairs, ["kube-apiserver-to-kubelet-signer"]),
+        "machine-config-server/kubelet-ca.crt": bundle("kube-apiserver-to-kubelet-signer"),
         "machine-config-server/kubeconfig-kubelet": cluster.kubeconfig(
             "kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"
         ),
-        "cluster-version-operator/router-ca.crt": pairs["router-ca"].certificate,
-        "cluster-version-operator/root-ca.crt": pairs["root-ca"].certificate,
-        "cluster-version-operator/etcd-ca.crt": pairs["etcd-signer"].certificate,
+        "cluster-version-operator/router-ca.crt": bundle("router-ca"),
+        "cluster-version-operator/root-ca.crt": root_ca,
+        "cluster-version-operator/etcd-ca.crt": etcd_ca,
         "cluster-version-operator/etcd-client.crt": pairs["etcd-client"].certificate,
         "cluster-version-operator/etcd-client.key": pairs["etcd-client"].key,
     }
     for target, asset in (
         ("kube-apiserver-certs/service-network-server", "kube-apiserver-service-network-server"),
         ("kube-apiserver-certs/localhost-server", "kube-apiserver-localhost-server"),
+        ("kube-apiserver-certs/localhost-recovery", "localhost-recovery-server"),
         ("kube-apiserver-certs/lb-server", "kube-apiserver-lb-server"),
         ("kube-apiserver-certs/internal-lb-server", "kube-apiserver-internal-lb-server"),
         ("kube-apiserver-certs/etcd-client", "etcd-client"),
@@ -102,21 +138,25 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         ("machine-config-server/tls", "machine-config-server"),
         ("kube-controller-manager-certs/localhost", "control-plane-localhost-server"),
         ("kube-scheduler/localhost", "control-plane-localhost-server"),
+        *((f"{component}/client", client) for component, client in CLIENTS.items()),
     ):
         files[f"{target}.crt"] = pairs[asset].certificate
         files[f"{target}.key"] = pairs[asset].key
-    for component, client in (
-        ("kube-controller-manager-certs", "kube-controller-manager-client"),
-        ("kube-scheduler", "kube-scheduler-client"),
-        ("machine-config-server", "machine-config-server-client"),
-        ("cluster-version-operator", "cluster-version-operator-client"),
-        ("assisted-installer-controller", "assisted-installer-controller-client"),
-    ):
-        files[f"{component}/kubeconfig"] = cluster.kubeconfig(client.removesuffix("-client"), client)
+    for component, client in CLIENTS.items():
+        recovers = client == tls.RECOVERY
+        ca = bundle("localhost-recovery-signer", *tls.SERVER_CAS) if recovers else cluster.server_ca
+        files[f"{component}/server-ca.crt"] = ca
+        files[f"{component}/kubeconfig"] = kubeconfig.of_files(
+            cluster=cluster.config.name,
+            user=client.removesuffix("-client"),
+            server_name="localhost-recovery" if recovers else "",
+        )
     return files
 
 
-def etcd_files(signer: Pair, node_name: str, addresses: Sequence[str]) -> dict[str, str]:
+def etcd_files(
+    signer: Pair, node_name: str, addresses: Sequence[str], lifetime: timedelta = tls.ETCD
+) -> dict[str, str]:
     """One host's own etcd certificate, by path under static-pod-resources."""
-    pair = tls.etcd_server(signer, addresses, node_name)
+    pair = tls.etcd_server(signer, addresses, node_name, lifetime)
     return {"etcd-certs/server.crt": pair.certificate, "etcd-certs/server.key": pair.key}

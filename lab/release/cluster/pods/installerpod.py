@@ -6,13 +6,15 @@ mounts. In it runs `nodeinstall`.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.kube.resources import config_map, secret
-from lab.release.cluster.pods.pod import Stage
+from lab.release.cluster.kube.resources import secret
+from lab.release.cluster.pods.pod import Stage, StaticPod
 
 NAMESPACE = "openshift-etcd"
 KUBERNETES = "/etc/kubernetes"
@@ -20,6 +22,14 @@ ETCD_DATA = "/var/lib/etcd"
 #: Where the pod finds what it installs.
 FILES = "/installer/files"
 PODS = "/installer/pods"
+#: The Secret with the files of every control plane node, and the one with what a node has of its own, before its name.
+CONTROL_PLANE, PERSONAL = "control-plane-resources", "node-resources-"
+#: The file by which a node that joins etcd learns as which member.
+MEMBER_ID = "etcd-certs/member-id"
+#: The label of Secrets that hold files of static pods.
+HOLDS_FILES = "node0.example/files"
+#: What installer pods are called, before the number of the revision and the node's name.
+INSTALLER = "installer-"
 
 
 def _key(path: str) -> str:
@@ -31,17 +41,39 @@ def resource_secret(name: str, files: Mapping[str, str]) -> Object:
     """Files by their path under static-pod-resources, as a Secret that remembers the paths."""
     result = secret(NAMESPACE, name, {_key(path): text for path, text in files.items()})
     result["metadata"]["annotations"] = {f"node0.example/{_key(path)}": path for path in files}
+    result["metadata"]["labels"] = {HOLDS_FILES: ""}
     return result
 
 
-def static_pods_map(node: str, stages: Sequence[Stage], images: Images) -> Object:
-    """Return the node's static pod manifests; keys are `<number of the stage>-<stage>-<pod>.yaml`."""
-    data = {
-        f"{number}-{stage.name}_{pod.name}.yaml": pod.manifest(images)
+def files_of(stored: Object) -> dict[str, str]:
+    """Return the files in such a Secret, by path."""
+    notes, data = stored["metadata"].get("annotations") or {}, stored.get("data") or {}
+    paths = {key.partition("/")[2]: path for key, path in notes.items() if key.startswith("node0.example/")}
+    return {path: base64.b64decode(data[key]).decode() for key, path in paths.items() if key in data}
+
+
+def content(pod: StaticPod, images: Images, files: Mapping[str, str], reason: str = "") -> str:
+    """Return the hash of what a pod is made of: its manifest, the ``files`` that it reads at its start alone (by path
+    under static-pod-resources), and the reason for which it is to start anew."""
+    digest = hashlib.sha256(pod.manifest(images).encode())
+    for path in sorted(path for path in files if path.startswith(f"{pod.secrets}/")):
+        digest.update(f"\0{path}\0{files[path]}".encode())
+    digest.update(f"\0{reason}".encode())
+    return digest.hexdigest()[:16]
+
+
+def manifests(stages: Sequence[Stage], images: Images, files: Mapping[str, str], reason: str = "") -> dict[str, str]:
+    """Return static pod manifests; keys are `<number of the stage>-<stage>_<pod>.yaml`."""
+    return {
+        f"{number}-{stage.name}_{pod.name}.yaml": pod.manifest(images, content(pod, images, files, reason))
         for number, stage in enumerate(stages)
         for pod in stage.pods
     }
-    return config_map(NAMESPACE, f"static-pods-{node}", data)
+
+
+def pods_map_name(node: str, revision: int) -> str:
+    """Return the ConfigMap with a node's static pod manifests of a revision."""
+    return f"static-pods-{node}-{revision}"
 
 
 def _items(source: Object) -> list[dict[str, str]]:
@@ -50,13 +82,16 @@ def _items(source: Object) -> list[dict[str, str]]:
     return [{"key": key, "path": paths[key]} for key in sorted(source["data"])]
 
 
-def installer_pod(node: str, image: str, sources: Sequence[Object], name: str = "") -> Object:
-    """Return the pod that puts the Secrets' files and the node's static pods in place; another `name` is for files
-    alone."""
+def installer_pod(
+    node: str, image: str, sources: Sequence[Object], *, name: str = "", revision: int = 1, before: int = 0
+) -> Object:
+    """Return the pod that puts the Secrets' files and a revision of the node's static pods in place; another `name` is
+    for files alone. With the revision ``before``, which runs, it goes back to that when the new one does not answer."""
     projected = [{"secret": {"name": s["metadata"]["name"], "items": _items(s)}} for s in sources]
+    pods = {"emptyDir": {}} if name else {"configMap": {"name": pods_map_name(node, revision)}}
     volumes: list[dict[str, Any]] = [
         {"name": "files", "projected": {"sources": projected}},
-        {"name": "pods", **({"emptyDir": {}} if name else {"configMap": {"name": f"static-pods-{node}"}})},
+        {"name": "pods", **pods},
         {"name": "kubernetes", "hostPath": {"path": KUBERNETES, "type": "DirectoryOrCreate"}},
         {"name": "etcd", "hostPath": {"path": ETCD_DATA, "type": "DirectoryOrCreate"}},
     ]
@@ -64,7 +99,7 @@ def installer_pod(node: str, image: str, sources: Sequence[Object], name: str = 
     container = {
         "name": "installer",
         "image": image,
-        "command": ["python3", "-u", "-m", "lab.release.cluster.pods.nodeinstall"],
+        "command": ["python3", "-u", "-m", "lab.release.cluster.pods.nodeinstall", str(revision), str(before)],
         # OpenShift's requests: a pod without one gets the CPU only when nothing else needs it
         "resources": {"requests": {"cpu": "150m"}},
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
@@ -73,12 +108,19 @@ def installer_pod(node: str, image: str, sources: Sequence[Object], name: str = 
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name or f"installer-1-{node}", "namespace": NAMESPACE, "labels": {"app": "installer"}},
+        "metadata": {
+            "name": name or f"{INSTALLER}{revision}-{node}",
+            "namespace": NAMESPACE,
+            "labels": {"app": "installer"},
+        },
         "spec": {
             "nodeName": node,
             "hostNetwork": True,
+            # Whether the new static pods run, it sees by their processes: the API may be one of them.
+            "hostPID": bool(before),
             "dnsPolicy": "Default",
-            "restartPolicy": "OnFailure",
+            # A revision that was taken back is not tried again.
+            "restartPolicy": "Never" if before else "OnFailure",
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
             "containers": [container],

@@ -2,38 +2,57 @@
 
 A stage's pods are handed to the kubelet when the previous stage answers: an API server that starts together with its
 etcd and five Python programs takes twice as long on an emulated CPU. Every step is idempotent.
+
+Each revision stays on the node, below static-pod-resources/control-plane-pod-N. One that does not answer in time is
+taken back by the one before, as kubeadm does (phases/upgrade/staticpods.go): the pod then fails, and says why.
 """
 
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import socket
 import ssl
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from http.client import HTTPException
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
-from lab.release.cluster.errors import ClusterError, WaitError
+from lab.release.cluster.errors import ClusterError, RolledBack, WaitError
 from lab.release.cluster.pods import pacemaker
-from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
+from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, MEMBER_ID, PODS
+from lab.release.cluster.pods.pod import CONTENT_ENV
 
 log = logging.getLogger(__name__)
 
 STAGE_SECONDS = 20 * 60.0
 ASIDE_SECONDS = 120.0
-#: The file by which a node that joins etcd learns as which member.
-MEMBER_ID = "etcd-certs/member-id"
 PEER_PORT = 2380
+#: For how long a stage of a later revision may not answer until it is taken back (kubeadm's UpgradeManifestTimeout).
+REVISION_SECONDS = 5 * 60.0
+#: For how long a pod must have run that nothing can be asked of.
+STEADY_SECONDS = 10.0
+#: Revisions that stay on the node, as OpenShift's operators keep them.
+KEPT = 5
+#: The file in a revision's directory that says why it was taken back.
+REFUSED = "refused"
+PROC = Path("/proc")
+#: A revision's directory, before its number.
+DIRECTORY = "control-plane-pod-"
+#: Where Kubernetes takes a container's last word from.
+TERMINATION_LOG = Path("/dev/termination-log")
 
 
 def copy_files(source: Path, target: Path) -> int:
-    """Copy a projected volume's changed files, 0600 in directories 0700; returns how many."""
+    """Copy a projected volume's or a directory's files, 0600 in directories 0700; returns how many."""
     count = 0
     data = source / "..data"  # where the kubelet keeps what the names beside it link to
     base = data.resolve() if data.exists() else source
@@ -96,6 +115,13 @@ def api_ready(resources: Path) -> str:
     )
 
 
+def _healthz(port: int) -> Callable[[Path], str]:
+    def check(resources: Path) -> str:
+        return answers(f"https://localhost:{port}/healthz", resources / "cluster-version-operator" / "root-ca.crt")
+
+    return check
+
+
 def pacemaker_runs_etcd(resources: Path) -> str:
     """Empty when pacemaker has taken etcd over on this node."""
     return "" if (resources / pacemaker.FOLDER / pacemaker.RUNNING).exists() else "pacemaker does not run etcd yet"
@@ -106,6 +132,48 @@ CHECKS: dict[str, Callable[[Path], str]] = {
     "kube-apiserver": api_ready,
     pacemaker.FOLDER: pacemaker_runs_etcd,
 }
+
+
+#: Further checks of what runs in the last stage, by pod: those of the first two are those of their stages.
+POD_CHECKS = {"kube-controller-manager": _healthz(10257), "kube-scheduler": _healthz(10259)}
+
+
+def _processes() -> dict[str, list[float]]:
+    """Return since how many seconds each content (`pod/hash`) of static pods has processes on this node."""
+    found: dict[str, list[float]] = {}
+    mark, ticks = f"{CONTENT_ENV}=", os.sysconf("SC_CLK_TCK")
+    uptime = float((PROC / "uptime").read_text().split()[0])
+    for process in PROC.glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+            started = (process / "stat").read_text().rpartition(")")[2].split()[19]
+            age = uptime - int(started) / ticks
+        except OSError:
+            continue  # it has ended
+        for variable in variables:
+            if variable.startswith(mark):
+                found.setdefault(variable.removeprefix(mark), []).append(age)
+    return found
+
+
+def not_running(manifests: Sequence[Path], resources: Path) -> str:
+    """Return which of these static pods does not run, or runs beside an older one, or does not answer."""
+    processes = _processes()
+    for manifest in manifests:
+        pod = yamltext.load(manifest.read_text())
+        name = str(pod["metadata"]["name"])
+        env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0].get("env") or []}
+        content = env.get(CONTENT_ENV)
+        ages = processes.get(str(content), [])
+        if content is None:
+            continue
+        if any(other.startswith(f"{name}/") and other != content for other in processes):
+            return f"{name}: the one before has not ended"
+        if not ages or max(ages) < STEADY_SECONDS:
+            return f"{name}: it does not run, or has just started"
+        if name in POD_CHECKS and (seen := POD_CHECKS[name](resources)):
+            return f"{name}: {seen}"
+    return ""
 
 
 def wait(
@@ -152,32 +220,105 @@ def _listens(port: int) -> str:
         return "" if probe.connect_ex(("127.0.0.1", port)) else f"something listens at port {port}"
 
 
-def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path) -> None:
-    """Run the whole installation. Raises WaitError, OSError."""
+def place_stages(pods: Path, kubernetes: Path, seconds: float, *, watch: bool) -> None:
+    """Hand the static pods to the kubelet, stage by stage; with ``watch`` each must run as it is in its manifest.
+    Raises WaitError."""
     resources = kubernetes / "static-pod-resources"
-    set_aside(files, kubernetes, etcd_data)
-    log.info("Copied %d files", copy_files(files, resources))
-    etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
     for stage, manifests in stages(pods):
         for manifest in manifests:
             place(manifest, kubernetes / "manifests")
         log.info("Placed %s: %s", stage, ", ".join(m.stem.partition("_")[2] for m in manifests))
-        wait(stage, resources)
+        if watch:
+            wait(stage, resources, seconds, check=partial(not_running, manifests))
+        wait(stage, resources, seconds)
+
+
+def adopt(place: Path, files: Path, pods: Path, kubernetes: Path) -> None:
+    """Keep what this node runs as the revision at ``place``, if that is not there: what ``files`` and ``pods`` would
+    replace."""
+    if place.exists():
+        return
+    temporary = place.with_name(f".{place.name}.new")
+    shutil.rmtree(temporary, ignore_errors=True)
+    resources = kubernetes / "static-pod-resources"
+    base = (files / "..data").resolve() if (files / "..data").exists() else files
+    names = [(path, resources / path.relative_to(base)) for path in base.rglob("*") if path.is_file()]
+    for path, current in names:
+        if current.exists():
+            write_private(temporary / "files" / path.relative_to(base), current.read_bytes())
+    for manifest in pods.glob("*.yaml"):
+        current = kubernetes / "manifests" / f"{manifest.stem.partition('_')[2]}-pod.yaml"
+        if current.exists():
+            write_private(temporary / "pods" / manifest.name, current.read_bytes())
+    (temporary / "files").mkdir(parents=True, exist_ok=True)
+    temporary.rename(place)
+
+
+def prune(resources: Path, kept: int = KEPT) -> None:
+    """Remove all but the newest revisions."""
+    numbered = sorted(resources.glob(f"{DIRECTORY}[0-9]*"), key=lambda place: int(place.name.removeprefix(DIRECTORY)))
+    for place in numbered[:-kept]:
+        shutil.rmtree(place)
+
+
+def revise(files: Path, pods: Path, kubernetes: Path, *, revision: int, before: int) -> None:
+    """Replace a revision that runs by another. Raises RolledBack when that does not answer in time and the one before
+    is back; OSError."""
+    resources = kubernetes / "static-pod-resources"
+    old, new = resources / f"{DIRECTORY}{before}", resources / f"{DIRECTORY}{revision}"
+    adopt(old, files, pods, kubernetes)
+    copy_files(files, new / "files")
+    copy_files(pods, new / "pods")
+    refused = new / REFUSED
+    if not refused.exists():
+        try:
+            copy_files(new / "files", resources)
+            place_stages(new / "pods", kubernetes, REVISION_SECONDS, watch=True)
+        except WaitError as error:
+            # Before anything is taken back: a node that loses power meanwhile goes on with that.
+            write_private(refused, str(error))
+        else:
+            prune(resources)
+            log.info("Revision %d runs", revision)
+            return
+    reason = refused.read_text()
+    log.error("Revision %d is taken back: %s", revision, reason)
+    copy_files(old / "files", resources)
+    try:
+        place_stages(old / "pods", kubernetes, REVISION_SECONDS, watch=True)
+    except WaitError as error:
+        raise RolledBack(revision, before, f"{reason}; nor does revision {before} answer: {error}") from error
+    raise RolledBack(revision, before, reason)
+
+
+def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path, *, revision: int = 1, before: int = 0) -> None:
+    """Run the whole installation. Raises WaitError, RolledBack, OSError."""
+    if before:
+        revise(files, pods, kubernetes, revision=revision, before=before)
+        return
+    resources = kubernetes / "static-pod-resources"
+    set_aside(files, kubernetes, etcd_data)
+    log.info("Copied %d files", copy_files(files, resources))
+    etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
+    place_stages(pods, kubernetes, STAGE_SECONDS, watch=False)
     if (files / pacemaker.FOLDER).exists():
         wait(pacemaker.FOLDER, resources)
     log.info("All static pods are in place")
 
 
-def main() -> int:
-    """Entry point of the installer pod."""
+def main(argv: Sequence[str]) -> int:
+    """Entry point of the installer pod: the revision's number, and that of the one that runs (0: none)."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    revision, before = (int(word) for word in argv)
     try:
-        run(Path(FILES), Path(PODS), Path(KUBERNETES), Path(ETCD_DATA))
+        run(Path(FILES), Path(PODS), Path(KUBERNETES), Path(ETCD_DATA), revision=revision, before=before)
     except (ClusterError, OSError) as error:
         log.error("%s", error)
+        if isinstance(error, RolledBack):
+            TERMINATION_LOG.write_text(str(error))
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,9 @@ from lab.release.cluster.kube.payload import Images
 RESOURCES = "/etc/kubernetes/static-pod-resources"
 #: How often a container of the bootstrap is started again, one after the other without a pause, before it stays away.
 RESTARTS = 30
+#: The annotation of a static pod with the hash of what it is made of; its processes have the variable, too, so that a
+#: node without its API can tell those of one revision from those of the one before.
+CONTENT, CONTENT_ENV = "node0.example/content", "STATIC_POD_CONTENT"
 
 
 @dataclass(frozen=True)
@@ -56,15 +59,17 @@ class StaticPod:
     def _mounts(self) -> dict[str, bool]:
         return {f"{RESOURCES}/{self.secrets}": True, **self.mounts}
 
-    def manifest(self, images: Images) -> str:
-        """Return the Pod as YAML for the kubelet's static pod directory."""
+    def manifest(self, images: Images, content: str = "") -> str:
+        """Return the Pod as YAML for the kubelet's static pod directory, with the hash of its content if there is
+        one."""
         paths = self._mounts()
+        env = self.env | ({CONTENT_ENV: f"{self.name}/{content}"} if content else {})
         container: dict[str, object] = {
             "name": self.name,
             "image": images[self.tag],
             "imagePullPolicy": "IfNotPresent",
             "command": list(self.command),
-            "env": [{"name": key, "value": value} for key, value in self.env.items()],
+            "env": [{"name": key, "value": value} for key, value in env.items()],
             "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}},
             "volumeMounts": [
                 {"name": f"host-{index}", "mountPath": path, "readOnly": read_only}
@@ -76,10 +81,11 @@ class StaticPod:
             container["readinessProbe"] = self.readiness.spec()
         if self.privileged:
             container["securityContext"] = {"privileged": True}
+        metadata = {"name": self.name, "namespace": self.namespace, "labels": self.labels}
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": self.name, "namespace": self.namespace, "labels": self.labels},
+            "metadata": metadata | ({"annotations": {CONTENT: content}} if content else {}),
             "spec": {
                 "hostNetwork": True,
                 "dnsPolicy": "Default",

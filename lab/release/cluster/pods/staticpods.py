@@ -136,7 +136,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
     secrets = f"{RESOURCES}/kube-apiserver-certs"
     sni = [
         f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
-        for name in ("localhost-server", "lb-server", "internal-lb-server")
+        for name in ("localhost-server", "localhost-recovery", "lb-server", "internal-lb-server")
     ]
     return StaticPod(
         name="kube-apiserver",
@@ -310,6 +310,8 @@ def cluster_version_operator(release_image: str) -> StaticPod:
         ),
         labels={"k8s-app": "cluster-version-operator"},
         secrets="cluster-version-operator",
+        # It writes certificates that have been renewed, of all static pods of its node (pki/syncer.py).
+        mounts={secrets: False, RESOURCES: False},
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.kube.resources import CONFIG, read_config
 from lab.release.cluster.network.podnetworks import PodNetworks
 from lab.release.cluster.nodes import policies
+from lab.release.cluster.nodes.certificates import Rotation
+from lab.release.cluster.pki import syncer as certificate_files
 from lab.release.cluster.version_operator.operators import Operators
 from lab.release.cluster.version_operator.sync import Syncer
 
@@ -78,6 +81,9 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
     operators = Operators(kube, files, images, release_image)
+    # On each node, whoever leads: where all certificates have run out, nobody can.
+    follow = (kube, socket.gethostname(), files.parent, stop)
+    threading.Thread(target=certificate_files.run, args=follow, name="certificate files", daemon=True).start()
     syncer = Syncer(kube, manifests, version, release_image)
     if not syncer.lead(stop):
         return
@@ -85,6 +91,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
+        threading.Thread(target=Rotation(kube, release_image, images).run, args=(stop,), name="rotation", daemon=True),
         threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]
     for thread in threads:

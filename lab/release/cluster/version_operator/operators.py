@@ -22,7 +22,8 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CONFIG, config_map, is_installed, read_config
 from lab.release.cluster.nodes.probes.table import PROBES
 from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
-from lab.release.cluster.nodes.scaling import Scaling, Wanted
+from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted
+from lab.release.cluster.nodes.scaling import Scaling
 from lab.release.cluster.version_operator.topology import Transition
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ CALM_SECONDS = 40.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0
-OPERATOR = "operator.openshift.io/v1"
+#: The operators that tell of the static pods' revisions.
+REVISED = ("etcd", "kube-apiserver")
 
 
 def view(kube: Kube, files: Path, before: View | None = None) -> View:
@@ -138,6 +140,7 @@ class Operators:
         self._seen: View | None = None
         self._scaling: Scaling | None = None
         self._transition = Transition(kube)
+        self._revisions: Revisions | None = None
         self.good = False
         self.scaling = False
 
@@ -160,40 +163,41 @@ class Operators:
             self._write_status(full, pool_status(pool, seen.nodes, configs, seen.now))
 
     def _scale(self, seen: View) -> bool:
-        """Control plane and ingress onto nodes that joined; True while that goes on. A cluster of one needs none."""
-        if seen.config is None or (seen.config.single_node and len(seen.etcd_nodes) < 2 and self._scaling is None):
+        """Control plane and ingress onto nodes that joined, and revisions of static pods onto all; True while that
+        goes on."""
+        if seen.config is None:
             return False
-        if self._scaling is None:
-            self._scaling = Scaling(self._kube, self._files, Wanted(seen.config, self._images, self._release_image))
+        wanted = Wanted(seen.config, self._images, self._release_image)
+        if self._revisions is None:
+            self._revisions = Revisions(self._kube, wanted)
         try:
-            return self._scaling.step(seen)
+            revising = self._revisions.step(seen)
+            if seen.config.single_node and len(seen.etcd_nodes) < 2 and self._scaling is None:
+                return revising
+            if self._scaling is None:
+                self._scaling = Scaling(self._kube, self._files, wanted, self._revisions)
+            return self._scaling.step(seen) or revising
         except (ClusterError, OSError) as error:
             log.warning("scaling: %s", error)
             return True
 
-    def _static_pod_operators(self, seen: View) -> None:
-        """etcds/cluster and kubeapiservers/cluster: which nodes run revision 1 (§2.3, §2.5)."""
-        for kind, name in (("Etcd", "etcd"), ("KubeAPIServer", "kube-apiserver")):
-            obj = self._kube.get(OPERATOR, kind, "cluster")
-            if obj is None:
-                continue
-            running = sorted(
-                str(p["spec"]["nodeName"])
-                for p in seen.pods
-                if p["metadata"]["namespace"] == f"openshift-{name}"
-                and p["metadata"]["name"].startswith(f"{name}-")  # not what installs it
-                and pod_ready(p)
-                and p["spec"].get("nodeName")
-            )
-            status = dict(obj.get("status") or {})
-            status["nodeStatuses"] = [{"nodeName": node, "currentRevision": 1} for node in running]
-            if kind == "Etcd" and self._scaling is None:
-                enough = "True" if running else "False"
-                reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
-                status["conditions"] = put(
-                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason=reason
-                )
-            self._write_status(obj, status)
+    def _etcd_runs(self, seen: View) -> None:
+        """etcds/cluster of one node: that it runs in the cluster (§2.5)."""
+        obj = self._kube.get(OPERATOR, "Etcd", "cluster") if self._scaling is None else None
+        if obj is None:
+            return
+        running = any(
+            p["metadata"]["namespace"] == "openshift-etcd"
+            and p["metadata"]["name"].startswith("etcd-")
+            and pod_ready(p)
+            for p in seen.pods
+        )
+        enough, reason = ("True", "EnoughEtcdMembers") if running else ("False", "NotEnoughEtcdMembers")
+        status = dict(obj.get("status") or {})
+        status["conditions"] = put(
+            status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason=reason
+        )
+        self._write_status(obj, status)
 
     def step(self) -> dict[str, Finding]:
         """One round: nodes' roles and scaling, then pools and every operator that exists; the last findings.
@@ -204,7 +208,7 @@ class Operators:
         seen = self._seen = view(self._kube, self._files, self._seen)
         self._roles(seen)
         self.scaling = self._scale(seen)
-        self._static_pod_operators(seen)
+        self._etcd_runs(seen)
         now = time.monotonic()
         if not self.scaling or now - self._looked >= LOOK_SECONDS:
             self._looked = now
@@ -220,6 +224,8 @@ class Operators:
             if probe is None:
                 continue
             finding = probe(seen)
+            if self._revisions is not None and name in REVISED:
+                finding = self._revisions.finding(finding)
             findings[name] = finding
             if finding.good:
                 self._bad_since.pop(name, None)

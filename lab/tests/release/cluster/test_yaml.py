@@ -7,7 +7,7 @@ from lab.errors import TopologyError
 from lab.release.cluster import installconfig
 from lab.release.cluster.errors import ConfigError, ManifestError
 from lab.release.cluster.kube import payload
-from lab.release.cluster.kube.client import split_kubeconfig
+from lab.release.cluster.kube.client import read_kubeconfig
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "[" * 100_000, "!!bool s3cr3t", "a: *b"])
@@ -20,7 +20,7 @@ def test_refused(text, tmp_path_factory):
         (lambda: deploy.read(tmp_path), TopologyError),
         (lambda: topology.load(str(config)), TopologyError),
         (lambda: installconfig.parse(text), ConfigError),
-        (lambda: split_kubeconfig(config), ConfigError),
+        (lambda: read_kubeconfig(config), ConfigError),
         (lambda: payload.read_objects(text, "x"), ManifestError),
     ):
         with pytest.raises(error, match=r"line 1: ") as caught:

@@ -23,7 +23,7 @@ from lab.release.cluster.ingress.claims import Domain
 from lab.release.cluster.ingress.controller import Controller
 from lab.release.cluster.ingress.endpoints import Server
 from lab.release.cluster.ingress.health import Health, serve
-from lab.release.cluster.kube.client import Kube, split_kubeconfig
+from lab.release.cluster.kube.client import Kube, read_kubeconfig
 from lab.release.cluster.kube.conditions import stamp
 from lab.release.cluster.nodes.probes import ingress as probe
 from lab.release.cluster.nodes.probes.view import View
@@ -165,11 +165,11 @@ def _begin(world: World) -> None:
     """Start controller and haproxy in the network of the hub."""
     serve(world.health, world.router.run / "controller.sock")
     # Not in memory: the hub has a /proc of its own.
-    server, *texts = split_kubeconfig(world.hub.kubeconfig)
+    access = read_kubeconfig(world.hub.kubeconfig)
     ca, certificate, key = (world.router.run / name for name in ("api.crt", "client.crt", "client.key"))
-    for path, text in zip((ca, certificate, key), texts, strict=True):
-        path.write_text(text)
-    kube = AsRouter(server, str(ca), (str(certificate), str(key)))
+    for path, memory in zip((ca, certificate, key), (access.ca_file, *access.cert_files), strict=True):
+        path.write_bytes(Path(memory).read_bytes())
+    kube = AsRouter(access.server, str(ca), (str(certificate), str(key)))
     controller = Controller(kube, world.router.haproxy, Domain(APPS, ("192.0.2.80",)))
     thread = threading.Thread(target=command.run, args=(kube, controller, world.health, world.stop), daemon=True)
     thread.start()

@@ -60,6 +60,15 @@ def node(name: str, address: str) -> Object:
     return {"kind": "Node", "metadata": {"name": name}, "status": {"addresses": addresses}}
 
 
+class ListedApi(Api):
+    """Lists, of all namespaces at once."""
+
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = ""
+    ) -> list[Object]:
+        return [obj for (of, _, _), obj in self.objects.items() if of == kind]
+
+
 class Kubelet(BaseHTTPRequestHandler):
     """Answers whoever has the token."""
 
@@ -94,7 +103,7 @@ class Asked:
     def __init__(self, folder: Path, kubelet: int, ca: Pair) -> None:
         self.folder, self.ca = folder, ca
         (folder / "token").write_text("secret")
-        api = Api()
+        api = ListedApi()
         for obj in (node("here", "127.0.0.1"), node("away", "127.0.0.2")):
             api.create(obj)
         for obj in (pod("two", "1"), pod("young", "2"), pod("idle", "4"), pod("static", "3", annotations={"a": "b"})):

@@ -8,7 +8,7 @@ from hypothesis import given, strategies
 
 from lab.release.cluster.nodes import departures
 from lab.release.cluster.nodes.etcdapi import Member
-from lab.release.cluster.pods import nodeinstall
+from lab.release.cluster.pods import installerpod, nodeinstall
 from lab.testing.clusterapi import node
 
 
@@ -72,7 +72,7 @@ def test_data_of_another_member_are_put_aside_and_a_members_own_stay(tmp_path: P
         shutil.rmtree(files, ignore_errors=True)
         (files / "etcd-certs").mkdir(parents=True)
         if member is not None:
-            (files / nodeinstall.MEMBER_ID).write_text(member)
+            (files / installerpod.MEMBER_ID).write_text(member)
         nodeinstall.set_aside(files, kubernetes, data)
         nodeinstall.copy_files(files, kubernetes / "static-pod-resources")
         (data / "member").mkdir(parents=True, exist_ok=True)

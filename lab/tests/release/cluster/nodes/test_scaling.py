@@ -19,7 +19,7 @@ from installer.common.secretfiles import write_private
 from lab.release.cluster import tls
 from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.nodes import etcdapi, scaling
+from lab.release.cluster.nodes import etcdapi, revisions, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.etcd import etcd as probe
 from lab.release.cluster.nodes.probes.view import View
@@ -83,11 +83,20 @@ def world(tmp_path, signer, monkeypatch):
     api.create({"apiVersion": scaling.OPERATOR, "kind": "Etcd", "metadata": {"name": "cluster"}})
     members = Members(tmp_path, signer)
     members.start(staticpods.etcd(ips[0], scaling.BOOTSTRAP_MEMBER), scaling.BOOTSTRAP_MEMBER, ips[0])
-    operator = scaling.Scaling(api, files, scaling.Wanted(CONFIG, IMAGES, "r"))
+    wanted = revisions.Wanted(CONFIG, IMAGES, "r")
+    operator = scaling.Scaling(api, files, wanted, revisions.Revisions(api, wanted))
     endpoints = [f"https://{ip}:2379" for ip in reversed(ips)]  # the one that will be removed comes last
     cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
-    monkeypatch.setattr(operator, "etcd", lambda view: Etcd(endpoints, str(files / "etcd-ca.crt"), cert))
+    clients = []
+
+    def client_of(view):
+        clients.append(Etcd(endpoints, str(files / "etcd-ca.crt"), cert))
+        return clients[-1]
+
+    monkeypatch.setattr(operator, "etcd", client_of)
     yield operator, api, members, ips
+    for used in clients:
+        used._session.close()
     members.stop()
 
 
@@ -106,6 +115,7 @@ def view(api, nodes):
 def step(operator, seen):
     """One look, as the operators' loop does it: what etcd refuses now is tried again (a fresh member for 5 s)."""
     try:
+        operator._revisions.step(seen)
         return operator.step(seen)
     except EtcdError:
         return False
@@ -165,7 +175,7 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     assert [m.learner for m in etcd.members() if not m.name] == [True]
 
     def start(name, ip):
-        manifests = api.get("", "ConfigMap", f"static-pods-{name}", installerpod.NAMESPACE)["data"]
+        manifests = api.get("", "ConfigMap", f"static-pods-{name}-1", installerpod.NAMESPACE)["data"]
         assert "0-etcd_etcd.yaml" in manifests
         peers = next(w for w in manifests["0-etcd_etcd.yaml"].split() if w.startswith("--initial-cluster="))
         members.start(staticpods.etcd(ip, name, peers.partition("=")[2]), name, ip)
@@ -225,7 +235,7 @@ def test_an_arbiter_gets_a_member_of_etcd_and_no_key_of_the_control_plane(world,
     assert sources == ["node-resources-a0"]
     keys = api.get("", "Secret", "node-resources-a0", installerpod.NAMESPACE)["data"].values()
     assert base64.b64encode(signer.key.encode()).decode() not in keys
-    [manifest] = api.get("", "ConfigMap", "static-pods-a0", installerpod.NAMESPACE)["data"].items()
+    [manifest] = api.get("", "ConfigMap", "static-pods-a0-1", installerpod.NAMESPACE)["data"].items()
     assert manifest[0] == "0-etcd_etcd.yaml"
     peers = next(w for w in manifest[1].split() if w.startswith("--initial-cluster="))
     members.start(staticpods.etcd(ips[1], "a0", peers.partition("=")[2]), "a0", ips[1])
@@ -286,7 +296,7 @@ def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch,
     (tmp_path / "pods").mkdir()
     projected(tmp_path / "files", content)
     stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", peers="a=b")
-    for name, text in installerpod.static_pods_map("m1", stages, IMAGES)["data"].items():
+    for name, text in installerpod.manifests(stages, IMAGES, files).items():
         (tmp_path / "pods" / name).write_text(text)
     seen = []
     placed = tmp_path / "kubernetes" / "manifests"

@@ -24,7 +24,7 @@ class Api:
         configs = {"DNS": {"baseDomain": "c.d.example"}, "Ingress": {"domain": "apps.c.d.example"}}
         return {"spec": configs[kind]} if kind in configs else None
 
-    def list(self, api_version, kind, **_):
+    def list(self, api_version, kind, *_, **__):
         self.reads[kind] += 1
         return [self.operator] if kind == "ClusterOperator" else []
 

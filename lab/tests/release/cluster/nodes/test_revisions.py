@@ -1,0 +1,232 @@
+"""Revisions of static pods: one node after the other, and back by themselves."""
+
+import datetime as dt
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.release.cluster import tls
+from lab.release.cluster.errors import RolledBack
+from lab.release.cluster.kube.conditions import Finding
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.nodes import revisions, scaling
+from lab.release.cluster.nodes.probes.view import View
+from lab.release.cluster.nodes.revisions import NodeState, Revisions, Wanted, next_node
+from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
+from lab.release.cluster.pods.pod import CONTENT
+from lab.testing.clusterapi import Api, node
+from lab.testing.scaling import CONFIG
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+TAGS = ("etcd", "hyperkube", "machine-config-operator", "agent-installer-csr-approver", "cluster-version-operator")
+IMAGES = Images("4.18.0", dict.fromkeys(TAGS, "r.example/n@sha256:0"))
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+STATES = st.builds(NodeState, st.integers(0, 3), st.sampled_from([0, 3]), st.integers(0, 3))
+
+
+@given(st.dictionaries(st.sampled_from("abc"), STATES, min_size=1), st.sets(st.sampled_from("abc")))
+def test_one_node_at_a_time_and_none_after_one_that_took_it_back(states, ready):
+    chosen = next_node(states, [name for name in states if name in ready], 3)
+    if chosen:
+        assert chosen in ready
+        assert 0 < states[chosen].current < 3
+        assert not any(state.target or state.failed == 3 for state in states.values())
+        assert states[chosen].current == min(
+            state.current for name, state in states.items() if name in ready and 0 < state.current < 3
+        )
+
+
+class World:
+    """Three nodes with their static pods, and the operator."""
+
+    def __init__(self):
+        self.api = Api()
+        cluster = assets.Cluster(CONFIG, tls.complete(CONFIG, {}), "r", IMAGES)
+        for obj in scaling.bootstrap_objects(cluster, "192.0.2.9"):
+            self.api.create(obj)
+        for kind in revisions.KINDS:
+            self.api.create({"apiVersion": revisions.OPERATOR, "kind": kind, "metadata": {"name": "cluster"}})
+        self.nodes = [node(f"m{n}", f"192.0.2.{n}") for n in range(3)]
+        for obj in self.nodes:
+            obj["status"] |= READY
+        self.operator = Revisions(self.api, Wanted(CONFIG, IMAGES, "r"))
+        self.step()
+        common = self.api.get("v1", "Secret", installerpod.CONTROL_PLANE, installerpod.NAMESPACE)
+        for obj in self.nodes:
+            name = obj["metadata"]["name"]
+            stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", name, peers="p=q")
+            self.operator.install(obj, stages, [common or {}], "p=q")
+            self.start(name, 1)
+            self.end(name, 1)
+        self.step()
+
+    def step(self):
+        pods = self.api.list("v1", "Pod")
+        return self.operator.step(View(self.api, None, NOW, self.nodes, pods, "d", "a", CONFIG))
+
+    def start(self, name, number):
+        """Have the node run what a revision says, as the kubelet's mirror pods show it."""
+        texts = self.api.get("v1", "ConfigMap", f"static-pods-{name}-{number}", installerpod.NAMESPACE)["data"]
+        for text in texts.values():
+            pod = yaml.safe_load(text)
+            pod["metadata"]["name"] += f"-{name}"
+            pod["spec"]["nodeName"] = name
+            self.api.replace(pod | {"status": READY})
+
+    def end(self, name, number, phase="Succeeded", message=""):
+        pod = self.api.get("v1", "Pod", f"installer-{number}-{name}", installerpod.NAMESPACE)
+        pod["status"] = {"phase": phase, "containerStatuses": [{"state": {"terminated": {"message": message}}}]}
+
+    def force(self, reason):
+        self.api.get("", "KubeAPIServer", "cluster")["spec"] = {"forceRedeploymentReason": reason}
+
+    def current(self, kind="Etcd"):
+        status = self.api.get("", kind, "cluster")["status"]
+        return {entry["nodeName"]: entry for entry in status["nodeStatuses"]}
+
+
+def test_a_new_content_reaches_one_node_after_the_other():
+    world = World()
+    assert {name: e["currentRevision"] for name, e in world.current().items()} == {"m0": 1, "m1": 1, "m2": 1}
+    assert not world.step(), "nothing has changed"
+    world.force("because")
+    for name in ("m0", "m1", "m2"):
+        assert world.step()
+        assert world.current()[name]["targetRevision"] == 2
+        pods = [p for p in world.api.list("v1", "Pod") if p["metadata"]["name"].startswith("installer-2-")]
+        assert pods[-1]["spec"]["nodeName"] == name
+        assert pods[-1]["spec"]["containers"][0]["command"][-2:] == ["2", "1"]
+        world.end(name, 2)
+        assert world.step(), "its pods do not have the new content yet"
+        assert world.current()[name]["currentRevision"] == 1
+        assert world.operator.finding(Finding(True, "fine")).condition == "Progressing"
+        world.start(name, 2)
+    assert not world.step()
+    assert world.api.get("", "KubeAPIServer", "cluster")["status"]["latestAvailableRevision"] == 2
+    assert {e["currentRevision"] for e in world.current("KubeAPIServer").values()} == {2}
+    stored = world.api.get("", "ConfigMap", "static-pods-m0-2", installerpod.NAMESPACE)
+    assert "--initial-cluster=p=q" in stored["data"]["0-etcd_etcd.yaml"], "it stays what it joined"
+
+
+def test_a_revision_that_was_taken_back_stops_there_and_the_next_one_goes_on():
+    world = World()
+    world.force("bad")
+    world.step()
+    world.end("m0", 2, "Failed", "revision 2 was rolled back to 1: kube-apiserver: it does not run")
+    assert not world.step()
+    entry = world.current()["m0"]
+    assert (entry["currentRevision"], entry["lastFailedRevision"]) == (1, 2)
+    finding = world.operator.finding(Finding(True, "fine"))
+    assert (finding.good, finding.condition, finding.reason) == (True, "Degraded", "NodeInstaller_InstallerPodFailed")
+    assert "m0: revision 2 was rolled back to 1: kube-apiserver" in finding.message
+    assert not world.step()
+    world.force("good")
+    assert world.step()
+    assert world.current()["m0"]["targetRevision"] == 3
+    assert world.operator.failure == ""
+
+
+def test_an_installer_that_lost_its_power_is_made_anew():
+    world = World()
+    world.force("because")
+    world.step()
+    world.end("m0", 2, "Failed", "")
+    world.step()
+    pod = world.api.get("v1", "Pod", "installer-2-m0", installerpod.NAMESPACE)
+    assert not pod.get("status")
+    assert world.current()["m0"]["targetRevision"] == 2
+
+
+def test_objects_of_old_revisions_go():
+    world = World()
+    for number in range(2, 9):
+        world.force(f"reason {number}")
+        for name in ("m0", "m1", "m2"):
+            world.step()
+            world.start(name, number)
+            world.end(name, number)
+        world.step()
+    numbers = {int(o["data"]["revision"]) for o in world.api.list("", "ConfigMap", None, "node0.example/revision")}
+    assert numbers == set(range(4, 9))
+    names = {o["metadata"]["name"] for kind in ("Secret", "ConfigMap", "Pod") for o in world.api.list("", kind)}
+    assert {f"static-pods-m1-{n}" for n in range(1, 9)} & names == {f"static-pods-m1-{n}" for n in range(4, 9)}
+    assert "installer-3-m0" not in names
+    assert "control-plane-resources-3" not in names
+
+
+def test_only_a_pod_whose_own_content_changes_is_started_anew():
+    files = {"kube-scheduler/kubeconfig": "a", "etcd-certs/ca.crt": "b"}
+    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1")
+    before = installerpod.manifests(stages, IMAGES, files)
+    after = installerpod.manifests(stages, IMAGES, files | {"kube-scheduler/kubeconfig": "c"})
+    assert [name for name in before if before[name] != after[name]] == ["2-operators_kube-scheduler.yaml"]
+
+
+# ---- on the node
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """(kubernetes, files, pods): a node that runs what its Ignition config brought, and a volume with a revision."""
+    kubernetes, files, pods = (tmp_path / name for name in ("kubernetes", "files", "pods"))
+    for place, text in (
+        (kubernetes / "manifests" / "etcd-pod.yaml", manifest("old")),
+        (kubernetes / "static-pod-resources" / "etcd-certs" / "ca.crt", "old"),
+        (files / "etcd-certs" / "ca.crt", "new"),
+        (pods / "0-etcd_etcd.yaml", manifest("new")),
+    ):
+        place.parent.mkdir(parents=True)
+        place.write_text(text)
+    monkeypatch.setattr(nodeinstall, "CHECKS", {})
+    monkeypatch.setattr(nodeinstall, "REVISION_SECONDS", 0.0)
+    monkeypatch.setattr(nodeinstall.time, "sleep", lambda seconds: None)
+    return kubernetes, files, pods
+
+
+def manifest(content):
+    pod = {"containers": [{"env": [{"name": "STATIC_POD_CONTENT", "value": f"etcd/{content}"}]}]}
+    return yaml.safe_dump({"metadata": {"name": "etcd", "annotations": {CONTENT: content}}, "spec": pod})
+
+
+@pytest.mark.parametrize("power_is_lost", [False, True])
+def test_a_node_goes_back_to_what_it_ran_when_the_new_revision_does_not_run(host, monkeypatch, power_is_lost):
+    kubernetes, files, pods = host
+    resources = kubernetes / "static-pod-resources"
+    monkeypatch.setattr(nodeinstall, "_processes", lambda: {"etcd/old": [60.0]})
+    for _ in range(2 if power_is_lost else 1):
+        with pytest.raises(RolledBack, match=r"revision 2 was rolled back to 1: .*the one before has not ended"):
+            nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
+    assert (resources / "etcd-certs" / "ca.crt").read_text() == "old"
+    assert (kubernetes / "manifests" / "etcd-pod.yaml").read_text() == manifest("old")
+
+
+def test_a_revision_that_runs_stays_and_old_ones_go(host, monkeypatch):
+    kubernetes, files, pods = host
+    resources = kubernetes / "static-pod-resources"
+    monkeypatch.setattr(nodeinstall, "_processes", lambda: {"etcd/new": [60.0]})
+    for number in range(2, 9):
+        nodeinstall.revise(files, pods, kubernetes, revision=number, before=number - 1)
+    assert (resources / "etcd-certs" / "ca.crt").read_text() == "new"
+    assert sorted(p.name for p in resources.glob("control-plane-pod-*")) == [
+        f"control-plane-pod-{n}" for n in range(4, 9)
+    ]
+
+
+def test_processes_of_static_pods_are_found_by_their_variable():
+    ask = "import sys; sys.stdout.write('x'); sys.stdout.flush(); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", ask],
+        env=os.environ | {"STATIC_POD_CONTENT": "test/1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.read(1) == b"x"
+        [age] = nodeinstall._processes()["test/1"]
+        assert 0 <= age < 60
+        process.stdin.close()
+    assert "test/1" not in nodeinstall._processes()
