@@ -188,6 +188,23 @@ def _add_gather(commands: Any) -> None:
     )
 
 
+def _add_must_gather(commands: Any) -> None:
+    gather = _command(
+        commands,
+        "gather",
+        "Collect what an installed cluster's API can tell, in must-gather's layout, without secrets",
+        epilog=(
+            "Objects of the cluster and of its own namespaces, logs of their pods (those of the instance before, too)\n"
+            "and what kubelets report. Neither the installer's directory nor a new pod is needed.\n\n"
+            "exit codes: 0 gathered, 1 the cluster does not answer, or a limit was reached (10 minutes, 1 GiB)"
+        ),
+    )
+    gather.add_argument("--kubeconfig", type=Path, required=True, metavar="FILE", help="the cluster's kubeconfig")
+    gather.add_argument(
+        "--dest-dir", type=_directory, metavar="DIR", help="where to put it (default: must-gather.local.NUMBER)"
+    )
+
+
 def _add_service(commands: Any) -> None:
     service = _command(
         commands,
@@ -242,6 +259,7 @@ def parser() -> argparse.ArgumentParser:
         add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
     )
     _add_service(commands)
+    _add_must_gather(commands)
     _add_nmstate(commands)
     iso = _command(commands, "iso", "Look into a live ISO, and change what it carries")
     arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
@@ -366,6 +384,10 @@ def _run(args: argparse.Namespace) -> int:
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen, args.log_level)
+    if args.command == "gather":
+        from installer.gather import mustgather
+
+        return mustgather.run(args.kubeconfig, args.dest_dir)
     if args.command == "nmstate":
         from installer.network.command import run_gc
 

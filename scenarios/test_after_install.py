@@ -10,7 +10,7 @@ from lab.faults import DiskFull, Duplicate, Outage, Partition, PowerCut
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
 from scenarios.testing.cluster import Installation
-from scenarios.testing.health import BACK_SECONDS, all_is_well, console_answers, etcd_is_whole
+from scenarios.testing.health import BACK_SECONDS, all_is_well, console_answers, etcd_is_whole, writes
 
 pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 
@@ -31,17 +31,6 @@ def majority(installation: Installation) -> tuple[str, ...]:
     """Just so many voting members of etcd that the rest has no quorum."""
     members = [*installation.topology.masters, *installation.topology.arbiters]
     return tuple(spec.name for spec in members[: (len(members) + 1) // 2])
-
-
-def writes(installation: Installation) -> bool:
-    """Return whether a write through the API succeeds; a refusal or a time-out is none."""
-    from kubernetes.client import ApiException
-    from urllib3.exceptions import HTTPError
-
-    try:
-        return installation.write()
-    except (ApiException, HTTPError, OSError):
-        return False
 
 
 @pytest.mark.parametrize("installation", SEVERAL, indirect=True)

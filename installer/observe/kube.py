@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import time
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -16,11 +18,21 @@ from installer.observe.service import Reach
 Json = dict[str, Any]
 CONFIG_GROUP = ("config.openshift.io", "v1")
 ROUTE_GROUP = ("route.openshift.io", "v1")
+PIECE = 1 << 16
 
 
 def _items(answer: Json) -> list[Json]:
     items = answer.get("items")
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _reason(body: bytes) -> str:
+    """Return the message of a Status."""
+    try:
+        status = json.loads(body)
+    except ValueError:
+        return ""
+    return str(status.get("message") or "") if isinstance(status, dict) else ""
 
 
 class Kube:
@@ -86,6 +98,29 @@ class Kube:
     def check_alive(self) -> None:
         """Raise KubeError with the reason when the API does not answer."""
         self._call("kube API", lambda k, api: k.VersionApi(api).get_code(_request_timeout=self._timeout))
+
+    def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, seconds: float, most: int) -> bytes:
+        """Return the body of a GET, or its first ``most`` bytes, waiting ``seconds`` at most. KubeError.status is the
+        answer's, and 0 where it does not end in time."""
+
+        def ask(k: Any, api: Any) -> bytes:
+            deadline = time.monotonic() + seconds
+            request = api.param_serialize("GET", path, query_params=list(query), auth_settings=["BearerToken"])
+            answer = api.call_api(*request[:3], _request_timeout=(self._timeout[0], seconds)).response
+            try:
+                body = bytearray()
+                while len(body) < most and (piece := answer.read1(min(PIECE, most - len(body)), decode_content=True)):
+                    body += piece
+                    if time.monotonic() > deadline:
+                        raise TimeoutError(f"no end within {seconds:.0f} s")
+            finally:
+                # What is left of it is not waited for.
+                answer.close()
+            if answer.status != 200:
+                raise k.ApiException(status=answer.status, reason=_reason(bytes(body)) or answer.reason)
+            return bytes(body)
+
+        return bytes(self._call(f"GET {path}", ask))
 
     def node_addresses(self) -> dict[str, str]:
         """Names of the nodes by their internal addresses."""

@@ -46,15 +46,17 @@ class Api:
         self.objects[self._key_of(obj)] = obj
         return obj
 
+    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> bool:
+        """Remove it; False when it is not there."""
+        return self.objects.pop(self._key(kind, name, namespace), None) is not None
+
     def pods(self) -> list[Object]:
         """All pods."""
         return [obj for (kind, _, _), obj in self.objects.items() if kind == "Pod"]
 
-    def delete(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> bool:
-        """Remove it; False when it was not there."""
-        return self.objects.pop(self._key(kind, name, namespace), None) is not None
-
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = ""
+    ) -> list[Object]:
         """Return all of a kind, in one namespace or everywhere, that have a label."""
         return [
             obj

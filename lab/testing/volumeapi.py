@@ -35,7 +35,9 @@ class VolumeApi(Api):
         new.setdefault("status", {"phase": "Pending"})
         return self._touch(new)
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = ""
+    ) -> list[Object]:
         """Return all objects of a kind."""
         chosen = [obj for (of, place, _), obj in self.objects.items() if of == kind and namespace in (None, place)]
         wanted = dict(part.split("=") for part in labels.split(",") if part)

@@ -42,6 +42,17 @@ def console_answers(installation: Installation) -> bool:
     return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
 
 
+def writes(installation: Installation) -> bool:
+    """Return whether a write through the API succeeds; a refusal or a time-out is none."""
+    from kubernetes.client import ApiException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        return installation.write()
+    except (ApiException, HTTPError, OSError):
+        return False
+
+
 def all_is_well(installation: Installation, boots_before: dict[str, str], rebooted: set[str]) -> None:
     """Wait until nodes that lost their power are Ready in a new boot, etcd is whole and all operators available."""
 

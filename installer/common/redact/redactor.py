@@ -53,6 +53,10 @@ class Redactor:
         # The longest first: one may be a part of another.
         self.known = sorted(forms, key=lambda form: (-len(form), form))
 
+    def know(self, values: Iterable[str]) -> None:
+        """Take values for secrets from now on, in every encoding."""
+        self._learn(values)
+
     def learn(self, document: str) -> None:
         """Learn every secret of a document (a pull secret, a config, an environment), to find it by its value."""
         secrets: set[str] = set()

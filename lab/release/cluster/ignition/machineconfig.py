@@ -33,6 +33,8 @@ FIRSTBOOT = "machine-config-daemon-firstboot.service"
 PROXY_ENV = "/etc/mco/proxy.env"
 FIRSTBOOT_SCRIPT = "machine-config-daemon-firstboot.sh"
 ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
+#: What an administrator finds on control plane nodes for a backup and the way back (docs/backup.md).
+RESCUE = ("etcd-common-tools", "cluster-backup.sh", "cluster-restore.sh", "quorum-restore.sh", "disable-etcd.sh")
 
 
 def machine_addresses(config: InstallConfig) -> list[str]:
@@ -122,7 +124,8 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     containerd_toml = templates.fill(
         "containerd.toml", pod_image=images["pod"], registry_auth=containerd.registry_auth(config.pull_secret)
     )
-    base = ignition.config(files=registry_files(config), ssh_key=config.ssh_key)
+    rescue = [file(f"/usr/local/bin/{name}", templates.text(name), 0o755) for name in RESCUE if role == "master"]
+    base = ignition.config(files=[*registry_files(config), *rescue], ssh_key=config.ssh_key)
     runtime = ignition.config(
         files=[
             file("/etc/containerd/config.toml", containerd_toml, 0o600),

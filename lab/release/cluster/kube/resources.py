@@ -38,15 +38,15 @@ def read_config(kube: Kube) -> InstallConfig | None:
     return parse(config_map["data"]["install-config"], "ConfigMap kube-system/cluster-config-v1")
 
 
-def encoded(data: Mapping[str, str]) -> dict[str, str]:
-    """Return texts as a Secret has them."""
-    return {key: _b64(value) for key, value in data.items()}
-
-
 def is_installed(kube: Kube) -> bool:
     """Return whether the cluster's installation is complete: some release has been, whatever becomes of another."""
     version = kube.get(CONFIG, "ClusterVersion", "version") or {}
     return any(entry.get("state") == "Completed" for entry in (version.get("status") or {}).get("history") or [])
+
+
+def encoded(data: Mapping[str, str]) -> dict[str, str]:
+    """Return texts as a Secret has them."""
+    return {key: _b64(value) for key, value in data.items()}
 
 
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:

@@ -11,6 +11,7 @@ import requests
 from lab.release.cluster.errors import EtcdError
 
 SECONDS = 30.0
+HEALTH_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,18 @@ class Etcd:
         except EtcdError as error:
             if "not leader" not in error.seen:
                 raise
+
+    def answers(self, member: Member) -> bool:
+        """Return whether a member says within HEALTH_SECONDS that it is healthy."""
+        for url in member.peer_urls:
+            try:
+                answer = self._session.get(
+                    f"{url.replace(':2380', ':2379')}/health", timeout=HEALTH_SECONDS, allow_redirects=False
+                )
+                return answer.status_code == 200 and answer.json().get("health") == "true"
+            except (requests.RequestException, ValueError, OSError):
+                continue
+        return False
 
     def remove(self, member: Member) -> None:
         """Take a member out. Raises EtcdError."""

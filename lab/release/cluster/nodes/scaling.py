@@ -14,7 +14,7 @@ import base64
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from installer.common.certificates import Pair
@@ -23,14 +23,20 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import is_status, put
 from lab.release.cluster.kube.resources import config_map
-from lab.release.cluster.nodes import fencing
+from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
 from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted, is_installer
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
-from lab.release.cluster.pods.installerpod import CONTROL_PLANE, NAMESPACE, PERSONAL, resource_secret
+from lab.release.cluster.pods.installerpod import (
+    CONTROL_PLANE,
+    MEMBER_ID,
+    NAMESPACE,
+    PERSONAL,
+    resource_secret,
+)
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +145,7 @@ class Scaling:
         self._wanted = wanted
         self._revisions = revisions
         self._client: Etcd | None = None
+        self._tidied: set[str] | None = None
         self._enough = wanted.config.enough_members
         config = wanted.config
         self._fencing = fencing.Fencing(kube, config, wanted.images, wanted.release_image) if config.fenced else None
@@ -164,9 +171,14 @@ class Scaling:
             except EtcdError as error:
                 log.info("etcd member %s does not vote yet: %s", learner.name, error.seen)
         members = self._remove_bootstrap(etcd, members)
-        self._report(members, view.now)
+        refused = ""
+        # Where pacemaker runs etcd, it says who is a member.
+        if self._fencing is None:
+            members, refused = departures.remove(etcd, members, view.nodes)
+        self._report(members, view.now, refused)
         installed = {p["spec"].get("nodeName") for p in view.pods if is_installer(p)}
-        pending = [n for n in view.etcd_nodes if address(n) and n["metadata"]["name"] not in installed]
+        self._tidy(view, members)
+        pending = [n for n in view.etcd_nodes if address(n) and self._is_pending(n, members, installed)]
         joining = sorted(pending, key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
         busy = [p for p in view.pods if is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
@@ -176,6 +188,22 @@ class Scaling:
             return True
         # Only then: from now on pacemaker says who is a member.
         return self._fencing is not None and (bool(busy) or self._fencing.step(view))
+
+    def _is_pending(self, node: Object, members: list[Member], installed: Collection[str]) -> bool:
+        """Return whether a node still lacks static pods. Those of a node that began the cluster alone came with its
+        Ignition config, without an installer pod: its member says that they are there."""
+        member = member_of(node, members)
+        named = member is not None and member.name not in ("", BOOTSTRAP_MEMBER)
+        return node["metadata"]["name"] not in installed and not named
+
+    def _tidy(self, view: View, members: list[Member]) -> None:
+        """Delete what was made for nodes that are gone, and for those that have lost their member: they join anew."""
+        names = {str(node["metadata"]["name"]) for node in view.nodes}
+        if self._fencing is None:
+            names -= {str(n["metadata"]["name"]) for n in view.etcd_nodes if address(n) and not member_of(n, members)}
+        if self._tidied is None or self._tidied - names:
+            departures.tidy(self._kube, names)
+        self._tidied = names
 
     def _add_control_plane(self, etcd: Etcd, members: list[Member], joining: list[Object]) -> None:
         """Begin with the first node that may; one member at a time becomes a voter."""
@@ -194,6 +222,8 @@ class Scaling:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
         data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
         own = assets.etcd_files(Pair(data["tls.crt"], data["tls.key"]), name, addresses(node))
+        if member := member_of(node, members):
+            own[MEMBER_ID] = member.id
         wanted, peers = self._wanted, peers_for(name, url, members)
         if machineconfig.role_of(node) == "arbiter":
             # It votes, and no more: it gets no key but its own, and the CA by which it knows the others.
@@ -220,7 +250,7 @@ class Scaling:
         log.info("etcd member %s is removed", BOOTSTRAP_MEMBER)
         return etcd.members()
 
-    def _report(self, members: list[Member], now: dt.datetime) -> None:
+    def _report(self, members: list[Member], now: dt.datetime, refused: str) -> None:
         """etcds/cluster: whether etcd runs in the cluster, and whether the bootstrap member is gone (§2.5)."""
         obj = self._kube.get(OPERATOR, "Etcd", "cluster")
         if obj is None:
@@ -242,5 +272,6 @@ class Scaling:
             conditions = put(
                 conditions, "EtcdBootstrapMemberRemoved", "True", now, reason="BootstrapMemberRemoved", message=text
             )
+        conditions = departures.put_condition(conditions, refused, now)
         if conditions != (status.get("conditions") or []):
             self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")

@@ -24,6 +24,8 @@ FILES = "/installer/files"
 PODS = "/installer/pods"
 #: The Secret with the files of every control plane node, and the one with what a node has of its own, before its name.
 CONTROL_PLANE, PERSONAL = "control-plane-resources", "node-resources-"
+#: The file by which a node that joins etcd learns as which member.
+MEMBER_ID = "etcd-certs/member-id"
 #: The label of Secrets that hold files of static pods.
 HOLDS_FILES = "node0.example/files"
 #: What installer pods are called, before the number of the revision and the node's name.

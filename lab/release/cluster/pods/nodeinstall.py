@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import ssl
 import sys
 import time
@@ -27,12 +28,14 @@ from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
 from lab.release.cluster.errors import ClusterError, RolledBack, WaitError
 from lab.release.cluster.pods import pacemaker
-from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
+from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, MEMBER_ID, PODS
 from lab.release.cluster.pods.pod import CONTENT_ENV
 
 log = logging.getLogger(__name__)
 
 STAGE_SECONDS = 20 * 60.0
+ASIDE_SECONDS = 120.0
+PEER_PORT = 2380
 #: For how long a stage of a later revision may not answer until it is taken back (kubeadm's UpgradeManifestTimeout).
 REVISION_SECONDS = 5 * 60.0
 #: For how long a pod must have run that nothing can be asked of.
@@ -195,6 +198,28 @@ def wait(
         pause(2.0)
 
 
+def set_aside(files: Path, kubernetes: Path, etcd_data: Path, seconds: float = ASIDE_SECONDS) -> None:
+    """Stop etcd and put its data aside where the node joins as another member than the one whose data they are: with
+    them it would be refused. A node that does not join (no MEMBER_ID among ``files``) keeps its data. Raises
+    WaitError, OSError."""
+    joins, resources = files / MEMBER_ID, kubernetes / "static-pod-resources"
+    earlier = resources / MEMBER_ID
+    if not joins.exists() or (earlier.exists() and earlier.read_text() == joins.read_text()):
+        return
+    data = etcd_data / "member"
+    if data.exists():
+        (kubernetes / "manifests" / "etcd-pod.yaml").unlink(missing_ok=True)
+        wait("the etcd of before to stop", resources, seconds, check=lambda _: _listens(PEER_PORT))
+        data.rename(etcd_data / f"removed-archive-{time.strftime('%Y-%m-%d-%H%M%S')}")
+        log.info("The data of an earlier member of etcd are put aside")
+
+
+def _listens(port: int) -> str:
+    """Empty when nothing listens at a port of this host."""
+    with socket.socket() as probe:
+        return "" if probe.connect_ex(("127.0.0.1", port)) else f"something listens at port {port}"
+
+
 def place_stages(pods: Path, kubernetes: Path, seconds: float, *, watch: bool) -> None:
     """Hand the static pods to the kubelet, stage by stage; with ``watch`` each must run as it is in its manifest.
     Raises WaitError."""
@@ -272,6 +297,7 @@ def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path, *, revision:
         revise(files, pods, kubernetes, revision=revision, before=before)
         return
     resources = kubernetes / "static-pod-resources"
+    set_aside(files, kubernetes, etcd_data)
     log.info("Copied %d files", copy_files(files, resources))
     etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
     place_stages(pods, kubernetes, STAGE_SECONDS, watch=False)

@@ -365,7 +365,9 @@ def control_plane(
         assisted_installer_controller(),
     ]
     return [
-        Stage("etcd", [etcd(node_ip, member, peers, alone=config.single_node, listen=config.any_address)]),
+        Stage(
+            "etcd", [etcd(node_ip, member, peers, alone=config.single_node and not peers, listen=config.any_address)]
+        ),
         Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
         Stage("operators", rest),
     ]

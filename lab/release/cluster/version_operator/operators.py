@@ -26,6 +26,7 @@ from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted
 from lab.release.cluster.nodes.scaling import Scaling
 from lab.release.cluster.version_operator import rollout as parts
 from lab.release.cluster.version_operator.sync import Rollout, namespaces
+from lab.release.cluster.version_operator.topology import Transition
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +146,7 @@ class Operators:
         self._looked = -LOOK_SECONDS
         self._seen: View | None = None
         self._scaling: Scaling | None = None
+        self._transition = Transition(kube)
         self._revisions: Revisions | None = None
         self.good = False
         self.scaling = False
@@ -179,7 +181,7 @@ class Operators:
             begun = self._rollout.begun
             # A release's static pods come at the turn of the first operator that has any.
             revising = (begun is None or REVISED[0] in begun) and self._revisions.step(seen)
-            if seen.config.single_node:
+            if seen.config.single_node and len(seen.etcd_nodes) < 2 and self._scaling is None:
                 return revising
             if self._scaling is None:
                 self._scaling = Scaling(self._kube, self._files, wanted, self._revisions)
@@ -256,6 +258,7 @@ class Operators:
             versions = self._versions if reached else old.get("versions") or []
             status = operator_status(old, finding, bad_seconds, seen.now, versions=versions)
             self._write_status(full, status)
+        self._transition.step(seen, findings)
         self.good = len(findings) == len(PROBES) and all(f.good for f in findings.values())
         return findings
 

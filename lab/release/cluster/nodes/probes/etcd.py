@@ -8,11 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from lab.release.cluster.kube.client import Object
-from lab.release.cluster.kube.conditions import Finding
+from lab.release.cluster.kube.conditions import Finding, find
 from lab.release.cluster.nodes.probes.view import View, address, addresses, get
 
 #: The member of the host that the cluster starts from, which leaves by itself.
 BOOTSTRAP_MEMBER = "etcd-bootstrap"
+#: The condition of etcds/cluster that tells of a member which has to stay although its node is gone.
+REMOVAL = "ClusterMemberRemovalControllerDegraded"
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,15 @@ def disagreements(answers: dict[str, Answer], hosts: set[str]) -> dict[str, str]
     return wrong
 
 
+def _kept(view: View) -> str:
+    """Return the reason why a member whose node is gone had to stay; empty where none had to."""
+    conditions = ((view.kube.get("operator.openshift.io/v1", "Etcd", "cluster") or {}).get("status") or {}).get(
+        "conditions"
+    )
+    condition = find(conditions or [], REMOVAL) or {}
+    return str(condition.get("message", "")) if condition.get("status") == "True" else ""
+
+
 def etcd(view: View) -> Finding:
     """Check that every member answers /health with true, votes, and is in one cluster with the others."""
     with ThreadPoolExecutor(max_workers=8) as pool:
@@ -75,10 +86,8 @@ def etcd(view: View) -> Finding:
     if bad or not answers:
         text = "; ".join(bad) or "no control plane node yet"
         count = f"{len(answers)} of {len(asked)} members are available"
-        return Finding(
-            False,
-            f"EtcdMembersAvailable: {count}: {text}",
-            "EtcdMembersUnhealthy",
-            "Degraded" if answers else "Available",
-        )
+        text = f"EtcdMembersAvailable: {count}: {text}"
+        if kept := _kept(view):
+            return Finding(False, f"{REMOVAL}: {kept}; {text}", f"{REMOVAL.removesuffix('Degraded')}_Error", "Degraded")
+        return Finding(False, text, "EtcdMembersUnhealthy", "Degraded" if answers else "Available")
     return Finding(True, f"EtcdMembersAvailable: {len(answers)} members are available and vote (GET :2379/health)")

@@ -63,7 +63,9 @@ def node(name: str, address: str) -> Object:
 class ListedApi(Api):
     """Lists, of all namespaces at once."""
 
-    def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
+    def list(
+        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = ""
+    ) -> list[Object]:
         return [obj for (of, _, _), obj in self.objects.items() if of == kind]
 
 
