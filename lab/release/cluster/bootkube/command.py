@@ -110,9 +110,11 @@ def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
     configs = [*own, *(obj for obj in from_user if obj["kind"] == "MachineConfig")]
     all_configs = list(own)
     for pool in pools:
-        merged = machineconfig.rendered(pool, configs)
-        sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
-        all_configs += [merged, machineconfig.machine_config_pool(pool, merged["metadata"]["name"], sorted(sources))]
+        pool_object = machineconfig.machine_config_pool(pool)
+        sources = machineconfig.selected(pool_object, configs)
+        merged = machineconfig.rendered(pool, sources)
+        pool_object["spec"]["configuration"] = machineconfig.configuration(merged, sources)
+        all_configs += [merged, pool_object]
     return all_configs
 
 

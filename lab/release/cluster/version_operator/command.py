@@ -21,9 +21,10 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import payload
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.kube.resources import CONFIG, read_config
+from lab.release.cluster.machineconfigs.controller import Controller
 from lab.release.cluster.network.podnetworks import PodNetworks
 from lab.release.cluster.nodes import policies
-from lab.release.cluster.version_operator.operators import Operators
+from lab.release.cluster.version_operator.operators import Operators, control_plane
 from lab.release.cluster.version_operator.sync import Syncer
 
 log = logging.getLogger(__name__)
@@ -85,6 +86,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
+        threading.Thread(target=Controller(kube, lambda: control_plane(kube, files)).run, args=(stop,), daemon=True),
         threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]
     for thread in threads:
