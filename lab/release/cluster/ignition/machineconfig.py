@@ -280,7 +280,11 @@ def machine_config_pool(pool: str) -> Object:
     return {
         "apiVersion": API,
         "kind": "MachineConfigPool",
-        "metadata": {"name": pool},
+        "metadata": {
+            "name": pool,
+            # By the second, KubeletConfigs select it.
+            "labels": {f"{PREFIX}/mco-built-in": "", f"pools.operator.{PREFIX}/{pool}": ""},
+        },
         "spec": {
             "machineConfigSelector": {"matchLabels": {ROLE: pool}},
             "nodeSelector": {"matchLabels": {f"node-role.kubernetes.io/{pool}": ""}},

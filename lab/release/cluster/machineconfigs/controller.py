@@ -17,7 +17,7 @@ from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.kube import events
 from lab.release.cluster.kube.client import Kube, Object, Objects
-from lab.release.cluster.machineconfigs import drain, pools
+from lab.release.cluster.machineconfigs import drain, generated, pools
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,8 @@ REST_SECONDS = 300.0
 RETRY_SECONDS = 5.0
 #: For how long pods may take to leave before it is told what keeps them: longer than one takes to end.
 HELD_SECONDS = 40.0
-KINDS = (("v1", "Node"), (machineconfig.API, "MachineConfig"), (machineconfig.API, "MachineConfigPool"))
+#: What it follows; those of the last two stand for MachineConfigs.
+KINDS = ("MachineConfig", "MachineConfigPool", "Node", *(kind.name for kind in generated.KINDS))
 COMPONENT = "machineconfigcontroller"
 
 
@@ -44,9 +45,16 @@ class Controller:
         self._draining: dict[str, tuple[str, float]] = {}
         self.busy = False
 
-    def step(self, configs: Sequence[Object], listed: Sequence[Object], nodes: Sequence[Object]) -> None:
-        """Bring pools and nodes one step on. Raises ApiError."""
+    def step(
+        self,
+        configs: Sequence[Object],
+        listed: Sequence[Object],
+        nodes: Sequence[Object],
+        others: Sequence[Object] = (),
+    ) -> None:
+        """Bring pools and nodes one step on; `others` stand for MachineConfigs. Raises ApiError."""
         self.busy = False
+        configs = self._generate(configs, listed, others)
         for node in nodes:
             self._drain(node, alone=len(nodes) == 1)
         for pool in listed:
@@ -57,6 +65,31 @@ class Controller:
             status = pools.status(pool, members, dt.datetime.now(dt.UTC), render_error=error, held=held)
             if status != (pool.get("status") or {}):
                 self._kube.replace({**pool, "status": status}, "status")
+
+    def _generate(
+        self, configs: Sequence[Object], listed: Sequence[Object], others: Sequence[Object]
+    ) -> Sequence[Object]:
+        """Make, change and remove the MachineConfigs that `others` stand for; return all there are then."""
+        known = {str(config["metadata"]["name"]): config for config in configs}
+        wanted = {
+            str(config["metadata"]["name"]): config
+            for pool in listed
+            for config in generated.generated(pool, configs, others)
+        }
+        for name, config in wanted.items():
+            if name not in known or known[name]["spec"] != config["spec"]:
+                made = {**config, "metadata": {**known.get(name, config)["metadata"], **config["metadata"]}}
+                known[name] = (self._kube.replace(made) if name in known else self._kube.create(made)) or made
+        # One that has become wrong keeps what it stood for.
+        stale = () if any(map(generated.problems, others)) else known.keys() - wanted.keys()
+        for name in [name for name in stale if generated.MARK in name]:
+            self._kube.delete(machineconfig.API, "MachineConfig", name)
+            del known[name]
+        for obj in others:
+            status = generated.status(obj, listed, dt.datetime.now(dt.UTC))
+            if status != obj.get("status"):
+                self._kube.replace({**obj, "status": status}, "status")
+        return list(known.values())
 
     def _render(self, pool: Object, configs: Sequence[Object]) -> str:
         """Render a pool anew and point it to the result; return why that is not possible."""
@@ -149,7 +182,8 @@ class Controller:
                 latest[kind] = objects
                 wake.set()
 
-        for api, kind in KINDS:
+        for kind in KINDS:
+            api = "v1" if kind == "Node" else machineconfig.API
             threading.Thread(target=follow, args=(api, kind), name=kind, daemon=True).start()
         pause = REST_SECONDS
         while not stop.is_set():
@@ -159,8 +193,8 @@ class Controller:
             if stop.is_set() or len(seen) < len(KINDS):
                 continue
             try:
-                kinds = ("MachineConfig", "MachineConfigPool", "Node")
-                self.step(*(list(seen[kind].values()) for kind in kinds))
+                configs, listed, nodes, *others = (list(seen[kind].values()) for kind in KINDS)
+                self.step(configs, listed, nodes, [obj for objects in others for obj in objects])
                 pause = BUSY_SECONDS if self.busy else REST_SECONDS
             except (ClusterError, OSError) as error:
                 log.warning("machine configs: %s", error)
