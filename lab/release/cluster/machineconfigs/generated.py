@@ -22,32 +22,30 @@ from lab.release.cluster.kube.conditions import put
 
 #: Fields of KubeletConfiguration by the type of their value; of kubelet 1.20, and such as a running node can change.
 _NUMBERS = (
-    *(
-        "containerLogMaxFiles",
-        "eventBurst",
-        "eventRecordQPS",
-        "imageGCHighThresholdPercent",
-        "imageGCLowThresholdPercent",
-    ),
-    *(
-        "kubeAPIBurst",
-        "kubeAPIQPS",
-        "maxOpenFiles",
-        "maxPods",
-        "nodeLeaseDurationSeconds",
-        "podPidsLimit",
-        "podsPerCore",
-    ),
-    *("registryBurst", "registryPullQPS"),
+    "containerLogMaxFiles",
+    "eventBurst",
+    "eventRecordQPS",
+    "imageGCHighThresholdPercent",
+    "imageGCLowThresholdPercent",
+    "kubeAPIBurst",
+    "kubeAPIQPS",
+    "maxOpenFiles",
+    "maxPods",
+    "nodeLeaseDurationSeconds",
+    "podPidsLimit",
+    "podsPerCore",
+    "registryBurst",
+    "registryPullQPS",
 )
 _DURATIONS = (
-    *(
-        "cpuManagerReconcilePeriod",
-        "evictionPressureTransitionPeriod",
-        "imageMinimumGCAge",
-        "nodeStatusReportFrequency",
-    ),
-    *("nodeStatusUpdateFrequency", "runtimeRequestTimeout", "streamingConnectionIdleTimeout", "syncFrequency"),
+    "cpuManagerReconcilePeriod",
+    "evictionPressureTransitionPeriod",
+    "imageMinimumGCAge",
+    "nodeStatusReportFrequency",
+    "nodeStatusUpdateFrequency",
+    "runtimeRequestTimeout",
+    "streamingConnectionIdleTimeout",
+    "syncFrequency",
 )
 _TEXTS = {
     "containerLogMaxSize": r"\d+(Ki|Mi|Gi)?",
