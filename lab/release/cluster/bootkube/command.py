@@ -27,6 +27,7 @@ from lab.release.cluster.ignition import keepalived, machineconfig
 from lab.release.cluster.ignition.document import Config, file, unit
 from lab.release.cluster.kube import apply, lease, payload
 from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.machineconfigs.generated import generated
 from lab.release.cluster.nodes import revisions, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd
 from lab.release.cluster.pods import staticpods
@@ -110,10 +111,16 @@ def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
     own = [c for role in pools for c in machineconfig.standard(cluster.config, cluster.images, role)]
     configs = [*own, *(obj for obj in from_user if obj["kind"] == "MachineConfig")]
     all_configs = list(own)
+    others = [obj for obj in from_user if obj["apiVersion"] == machineconfig.API and obj["kind"] != "MachineConfig"]
     for pool in pools:
-        merged = machineconfig.rendered(pool, configs)
-        sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
-        all_configs += [merged, machineconfig.machine_config_pool(pool, merged["metadata"]["name"], sorted(sources))]
+        pool_object = machineconfig.machine_config_pool(pool)
+        for config in generated(pool_object, configs, others):
+            configs.append(config)
+            all_configs.append(config)
+        sources = machineconfig.selected(pool_object, configs)
+        merged = machineconfig.rendered(pool, sources)
+        pool_object["spec"]["configuration"] = machineconfig.configuration(merged, sources)
+        all_configs += [merged, pool_object]
     return all_configs
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from lab.release.cluster import templates
 from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import containerd, keepalived
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition.document import Config, file, unit
+from lab.release.cluster.ignition.validation import problems
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
@@ -32,6 +33,8 @@ SDN_CONF = "[device]\nmatch-device=interface-name:veth*;interface-name:cni0\nman
 FIRSTBOOT = "machine-config-daemon-firstboot.service"
 PROXY_ENV = "/etc/mco/proxy.env"
 FIRSTBOOT_SCRIPT = "machine-config-daemon-firstboot.sh"
+#: Fields of a MachineConfig that this machine OS has nothing for, and the value that asks for nothing.
+UNSUPPORTED = {"extensions": [], "kernelType": "default", "osImageURL": "", "baseOSExtensionsContainerImage": ""}
 ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
 #: What an administrator finds on control plane nodes for a backup and the way back (docs/backup.md).
 RESCUE = ("etcd-common-tools", "cluster-backup.sh", "cluster-restore.sh", "quorum-restore.sh", "disable-etcd.sh")
@@ -55,12 +58,12 @@ def node_ip_script(config: InstallConfig) -> Config:
 def machine_config(
     name: str, role: str, config: Config, kernel_arguments: Sequence[str] = (), *, fips: bool = False
 ) -> Object:
-    """Return a MachineConfig object."""
+    """Return a MachineConfig object; what was rendered has no role."""
     further = {"kernelArguments": list(kernel_arguments), "fips": fips}
     return {
         "apiVersion": API,
         "kind": "MachineConfig",
-        "metadata": {"name": name, "labels": {ROLE: role}},
+        "metadata": {"name": name} | ({"labels": {ROLE: role}} if role else {}),
         "spec": {"config": config} | {key: value for key, value in further.items() if value},
     }
 
@@ -198,59 +201,105 @@ def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
     )
 
 
-def rendered(pool: str, configs: Iterable[Object]) -> Object:
-    """All MachineConfigs of a pool in one, the later name winning; its name carries the hash of its content. Kernel
-    arguments add up, and one with `fips` is enough. Raises ConfigError."""
+def matches(selector: Object | None, labels: Mapping[str, str]) -> bool:
+    """Return whether a label selector takes an object with these labels; an empty one takes all, none takes none."""
+    if selector is None:
+        return False
+    for key, value in (selector.get("matchLabels") or {}).items():
+        if labels.get(key) != value:
+            return False
+    for rule in selector.get("matchExpressions") or []:
+        present, value = rule["key"] in labels, labels.get(rule["key"])
+        verdict = {
+            "In": present and value in (rule.get("values") or []),
+            "NotIn": not present or value not in (rule.get("values") or []),
+            "Exists": present,
+            "DoesNotExist": not present,
+        }
+        if not verdict.get(rule["operator"], False):
+            return False
+    return True
+
+
+def selected(pool: Object, configs: Iterable[Object]) -> list[Object]:
+    """Return a pool's MachineConfigs in the order in which they are merged: by name, those of role `worker` before a
+    custom pool's own."""
+    labels = [(config, config["metadata"].get("labels") or {}) for config in configs]
+    chosen = [(c, own) for c, own in labels if own and matches(pool["spec"].get("machineConfigSelector"), own)]
+    return [c for c, own in sorted(chosen, key=lambda e: (e[1].get(ROLE) != "worker", str(e[0]["metadata"]["name"])))]
+
+
+def check(configs: Iterable[Object]) -> None:
+    """Raise ConfigError with all that is wrong with MachineConfigs, or is asked of them and cannot be done."""
+    wrong = []
+    for entry in configs:
+        name, spec = f"MachineConfig {entry['metadata']['name']}", entry["spec"]
+        own = [(f"spec.config.{field}", rule) for field, rule in problems(spec["config"])] if spec.get("config") else []
+        own += [
+            (f"spec.{field}", f"{spec[field]!r}: is not supported by this machine OS")
+            for field, usual in UNSUPPORTED.items()
+            if spec.get(field) and spec[field] != usual
+        ]
+        try:
+            kernel_arguments(entry)
+        except ConfigError as error:
+            own.append((error.field, error.rule))
+        wrong += [f"{name}: {field}: {rule}" for field, rule in own]
+    if wrong:
+        raise ConfigError(wrong[0].partition(": ")[0], "", "; ".join([wrong[0].partition(": ")[2], *wrong[1:]]))
+
+
+def rendered(pool: str, configs: Sequence[Object]) -> Object:
+    """Return MachineConfigs, in the order of `selected`, merged into one; its name carries the hash of its content.
+
+    Kernel arguments add up, and one with `fips` is enough. Files replace what is there, as the daemon does it, unless
+    they say otherwise. Raises ConfigError.
+    """
     merged: Config = ignition.config()
     arguments: list[str] = []
-    of_pool = [c for c in configs if (c["metadata"].get("labels") or {}).get(ROLE) == pool]
-    for entry in sorted(of_pool, key=lambda c: str(c["metadata"]["name"])):
+    check(configs)
+    for entry in configs:
         merged = ignition.merge(merged, entry["spec"].get("config") or {})
         arguments += kernel_arguments(entry)
-    mode = any(entry["spec"].get("fips") is True for entry in of_pool)
+    if files := (merged.get("storage") or {}).get("files"):
+        whole = [entry if "overwrite" in entry else {**entry, "overwrite": True} for entry in files]
+        merged = {**merged, "storage": {**merged["storage"], "files": whole}}
+    if wrong := problems(merged):
+        raise ConfigError(f"pool {pool}, merged", "", "; ".join(": ".join(pair) for pair in wrong))
+    mode = any(entry["spec"].get("fips") is True for entry in configs)
     content = json.dumps([merged, arguments, mode], sort_keys=True)
     digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
-    return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments, fips=mode)
+    return machine_config(f"rendered-{pool}-{digest}", "", merged, arguments, fips=mode)
 
 
-def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -> Object:
-    """Return the pool's object, without status."""
+def configuration(current: Object, sources: Iterable[Object]) -> Object:
+    """Return the reference of a pool to what was rendered, and from what."""
+    names = [{"apiVersion": API, "kind": "MachineConfig", "name": c["metadata"]["name"]} for c in sources]
+    return {"apiVersion": API, "kind": "MachineConfig", "name": current["metadata"]["name"], "source": names}
+
+
+def machine_config_pool(pool: str) -> Object:
+    """Return the pool's object, before anything was rendered for it."""
     return {
         "apiVersion": API,
         "kind": "MachineConfigPool",
-        "metadata": {"name": pool},
+        "metadata": {
+            "name": pool,
+            # By the second, KubeletConfigs select it.
+            "labels": {f"{PREFIX}/mco-built-in": "", f"pools.operator.{PREFIX}/{pool}": ""},
+        },
         "spec": {
             "machineConfigSelector": {"matchLabels": {ROLE: pool}},
             "nodeSelector": {"matchLabels": {f"node-role.kubernetes.io/{pool}": ""}},
-            "configuration": {
-                "name": rendered_name,
-                "source": [{"apiVersion": API, "kind": "MachineConfig", "name": name} for name in sources],
-            },
             "paused": False,
         },
     }
 
 
-def unrendered(pool: Object, configs: Iterable[Object]) -> list[str]:
-    """Return what became of a pool's MachineConfigs since its config was rendered, a text each: added, changed or
-    deleted. Of ``configs`` the metadata are enough."""
-    rendering = pool["spec"]["configuration"]
-    sources = {str(source["name"]) for source in rendering.get("source") or []}
-    present = {
-        str(c["metadata"]["name"]): c["metadata"]
-        for c in configs
-        if (c["metadata"].get("labels") or {}).get(ROLE) == pool["metadata"]["name"]
-    }
-    changes = dict.fromkeys(present.keys() - sources - {rendering["name"]}, "added")
-    changes |= dict.fromkeys(sources - present.keys(), "deleted")
-    changes |= {name: "changed" for name in sources & present.keys() if present[name].get("generation", 1) > 1}
-    return [f"{name} was {change}" for name, change in sorted(changes.items())]
-
-
 def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:
     """Return the config served to a node of the pool: the rendered one and what only the server adds (§3.2)."""
     name, mode = current["metadata"]["name"], current["spec"].get("fips") is True
-    encapsulated = machine_config(name, pool, ignition.config(), kernel_arguments(current), fips=mode)
+    encapsulated = machine_config(name, "", ignition.config(), kernel_arguments(current), fips=mode)
     annotations = {
         f"{PREFIX}/currentConfig": name,
         f"{PREFIX}/desiredConfig": name,

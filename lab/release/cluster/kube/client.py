@@ -294,11 +294,18 @@ class Kube:
         return obj
 
     def list(
-        self, api_version: str, kind: str, namespace: str | None = None, labels: str = "", *, accept: str = JSON
+        self,
+        api_version: str,
+        kind: str,
+        namespace: str | None = None,
+        labels: str = "",
+        *,
+        fields: str = "",
+        accept: str = JSON,
     ) -> list[Object]:
         """All objects of a kind (in one namespace, or everywhere); an unknown kind has none. With ``accept``
         METADATA just their metadata."""
-        params = {"labelSelector": labels} if labels else None
+        params = {key: text for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
         try:
             answer = self.request("GET", self.path(api_version, kind, namespace), params=params, accept=accept)
         except UnknownKind:

@@ -1,4 +1,4 @@
-"""node-network: the one process of ours on each node that the cluster's network needs.
+"""node-network: the one process of ours on each node, for the cluster's network and what else a node does itself.
 
 NODE_NAME names the node, CLUSTER_NETWORKS all networks of pods, separated by commas.
 """
@@ -15,6 +15,7 @@ from functools import partial
 
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube.client import Kube
+from lab.release.cluster.machineconfigs import daemon
 from lab.release.cluster.metrics import server
 from lab.release.cluster.network import kubeletca, zone
 from lab.release.cluster.network.routes import Routes
@@ -58,6 +59,7 @@ def main() -> int:
         "volumes": partial(volumes.run, kube, os.environ["NODE_NAME"]),
         "metrics": partial(server.run, kube),
         "kubelet CA": partial(kubeletca.run, kube),
+        "machine config": partial(daemon.run, kube, os.environ["NODE_NAME"]),
     }
     return 1 if serve(parts, stop) else 0
 

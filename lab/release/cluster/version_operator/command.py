@@ -22,12 +22,13 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import payload
 from lab.release.cluster.kube.client import Kube
 from lab.release.cluster.kube.resources import CONFIG, read_config
+from lab.release.cluster.machineconfigs.controller import Controller
 from lab.release.cluster.network.podnetworks import PodNetworks
 from lab.release.cluster.nodes import policies
 from lab.release.cluster.nodes.certificates import Rotation
 from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.pki import syncer as certificate_files
-from lab.release.cluster.version_operator.operators import Operators
+from lab.release.cluster.version_operator.operators import Operators, control_plane
 from lab.release.cluster.version_operator.sync import Syncer
 from lab.release.cluster.version_operator.upgrade import Upgrader
 
@@ -99,6 +100,7 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
         threading.Thread(target=syncer.follow, args=(stop,), name="cluster version", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
         threading.Thread(target=Rotation(kube, release_image, images).run, args=(stop,), name="rotation", daemon=True),
+        threading.Thread(target=Controller(kube, lambda: control_plane(kube, files)).run, args=(stop,), daemon=True),
         threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]
     for thread in threads:

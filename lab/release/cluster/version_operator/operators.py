@@ -16,12 +16,14 @@ from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.ignition.machineconfig import PREFIX
 from lab.release.cluster.kube.apply import apply
-from lab.release.cluster.kube.client import METADATA, Kube, Object
+from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Finding, operator_status, put
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CONFIG, config_map, is_installed, read_config
+from lab.release.cluster.nodes.probes.etcd import etcd
+from lab.release.cluster.nodes.probes.kube_apiserver import kube_apiserver
 from lab.release.cluster.nodes.probes.table import PROBES
-from lab.release.cluster.nodes.probes.view import View, node_ready, pod_ready
+from lab.release.cluster.nodes.probes.view import View, pod_ready
 from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted
 from lab.release.cluster.nodes.scaling import Scaling
 from lab.release.cluster.version_operator import rollout as parts
@@ -78,12 +80,13 @@ def node_patch(node: Object, schedulable_masters: bool) -> Object:
         roles.append("worker")
     want = {f"node-role.kubernetes.io/{name}": "" for name in roles}
     notes = {f"{PREFIX}/currentConfig": current, f"{PREFIX}/desiredConfig": current, f"{PREFIX}/state": "Done"}
+    have = node["metadata"].get("annotations") or {}
     patch: Object = {}
     meta: Object = {}
     if missing := {k: v for k, v in want.items() if k not in labels}:
         meta["labels"] = missing
-    if stale := {k: v for k, v in notes.items() if (node["metadata"].get("annotations") or {}).get(k) != v}:
-        meta["annotations"] = stale
+    if f"{PREFIX}/currentConfig" not in have:  # from then on the machine-config controller and daemon say
+        meta["annotations"] = notes
     if meta:
         patch["metadata"] = meta
     taint = {"key": f"node-role.kubernetes.io/{role}", "effect": "NoSchedule"}
@@ -94,39 +97,11 @@ def node_patch(node: Object, schedulable_masters: bool) -> Object:
     return patch
 
 
-def pool_status(pool: Object, nodes: list[Object], configs: list[Object], now: dt.datetime) -> Object:
-    """Return the status of a MachineConfigPool from its nodes' annotations and all MachineConfigs.
-
-    Nothing here renders again what was rendered for the installation: a pool whose MachineConfigs have changed since is
-    degraded, and not updated, whatever its nodes run.
-    """
-    name, wanted = pool["metadata"]["name"], pool["spec"]["configuration"]["name"]
-    of_pool = [n for n in nodes if machineconfig.role_of(n) == name]
-    current = [n for n in of_pool if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
-    ready = [n for n in current if node_ready(n)]
-    changes = machineconfig.unrendered(pool, configs)
-    updated = len(current) == len(of_pool) and not changes
-    conditions = list((pool.get("status") or {}).get("conditions") or [])
-    text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
-    conditions = put(conditions, "Updated", "True" if updated else "False", now, reason="", message=text)
-    conditions = put(conditions, "Updating", str(not updated and not changes), now)
-    degraded, reason, text = "False", "", ""
-    if changes:
-        rule = "machine configs are rendered for the installation alone"
-        degraded, reason, text = "True", "NotRendered", f"{', '.join(changes)} since {wanted} was rendered: {rule}"
-    conditions = put(conditions, "NodeDegraded", "False", now)
-    for kind in ("RenderDegraded", "Degraded"):
-        conditions = put(conditions, kind, degraded, now, reason=reason, message=text)
-    return {
-        **(pool.get("status") or {}),
-        "conditions": conditions,
-        "configuration": pool["spec"]["configuration"],
-        "machineCount": len(of_pool),
-        "updatedMachineCount": len(current),
-        "readyMachineCount": len(ready),
-        "unavailableMachineCount": len(of_pool) - len(ready),
-        "degradedMachineCount": 0,
-    }
+def control_plane(kube: Kube, files: Path) -> str:
+    """Return what the control plane lacks, for whoever is about to take one of its nodes away; nothing when every
+    member of etcd and every API server serves. Raises ApiError."""
+    seen = view(kube, files)
+    return "; ".join(finding.message for finding in (etcd(seen), kube_apiserver(seen)) if not finding.good)
 
 
 class Operators:
@@ -162,12 +137,6 @@ class Operators:
             if patch := node_patch(node, schedulable):
                 self._kube.merge_patch({"apiVersion": "v1", "kind": "Node", "metadata": node["metadata"]}, patch)
                 log.info("Node %s was given its role: %s", node["metadata"]["name"], sorted(patch))
-
-    def _pools(self, seen: View) -> None:
-        configs = self._kube.list(machineconfig.API, "MachineConfig", accept=METADATA)
-        for pool in self._kube.list(machineconfig.API, "MachineConfigPool"):
-            full = {"apiVersion": machineconfig.API, "kind": "MachineConfigPool", **pool}
-            self._write_status(full, pool_status(pool, seen.nodes, configs, seen.now))
 
     def _scale(self, seen: View) -> bool:
         """Control plane and ingress onto nodes that joined, and revisions of static pods onto all; True while that
@@ -209,7 +178,7 @@ class Operators:
         self._write_status(obj, status)
 
     def step(self) -> dict[str, Finding]:
-        """One round: nodes' roles and scaling, then pools and every operator that exists; the last findings.
+        """One round: nodes' roles and scaling, then every operator that exists; the last findings.
 
         While nodes are being given their parts only each LOOK_SECONDS more than these. Raises ApiError when the API is
         away.
@@ -225,7 +194,6 @@ class Operators:
         return self._findings
 
     def _look(self, seen: View) -> dict[str, Finding]:
-        self._pools(seen)
         findings: dict[str, Finding] = {}
         workloads = self._workloads()
         for listed in self._kube.list(CONFIG, "ClusterOperator"):

@@ -74,9 +74,12 @@ def test_rendered_config_takes_the_later_name_and_only_its_pool():
         return machineconfig.machine_config(name, role, ignition.config([ignition.file("/f", text)]))
 
     configs = [config("99-mine", "master", "new"), config("00-base", "master", "old"), config("99-w", "worker", "w")]
-    rendered = machineconfig.rendered("master", configs)
+    pool = machineconfig.machine_config_pool("master")
+    rendered, again = (
+        machineconfig.rendered("master", machineconfig.selected(pool, some)) for some in (configs, configs[::-1])
+    )
     assert contents(rendered["spec"]["config"]) == {"/f": b"new"}
-    assert rendered["metadata"]["name"] == machineconfig.rendered("master", configs[::-1])["metadata"]["name"]
+    assert rendered["metadata"]["name"] == again["metadata"]["name"]
     assert rendered["metadata"]["name"].startswith("rendered-master-")
     served = contents(machineconfig.served("master", rendered, "kubeconfig", "ca"))
     notes = json.loads(served["/etc/machine-config-daemon/node-annotations.json"])

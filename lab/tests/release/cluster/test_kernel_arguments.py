@@ -26,33 +26,37 @@ def config(name: str, arguments: Any, role: str = "master") -> dict[str, Any]:
     return config_object
 
 
+def rendered(pool: str, configs: list[dict[str, Any]]) -> dict[str, Any]:
+    return machineconfig.rendered(pool, machineconfig.selected(machineconfig.machine_config_pool(pool), configs))
+
+
 def test_those_of_a_pool_add_up_in_the_order_of_names() -> None:
     configs = [config("99-b", ["c=3 d=4"]), config("98-a", ["a=1", "b=2"]), config("99-w", ["w=9"], "worker")]
-    rendered = machineconfig.rendered("master", configs)
-    assert rendered["spec"]["kernelArguments"] == ["a=1", "b=2", "c=3", "d=4"]
-    assert rendered["metadata"]["name"] != machineconfig.rendered("master", configs[:1])["metadata"]["name"]
-    assert "kernelArguments" not in machineconfig.rendered("arbiter", configs)["spec"]
+    merged = rendered("master", configs)
+    assert merged["spec"]["kernelArguments"] == ["a=1", "b=2", "c=3", "d=4"]
+    assert merged["metadata"]["name"] != rendered("master", configs[:1])["metadata"]["name"]
+    assert "kernelArguments" not in rendered("arbiter", configs)["spec"]
     [served] = [
         read_data_url(f["contents"]["source"], None)
-        for f in machineconfig.served("master", rendered, "kubeconfig", "ca")["storage"]["files"]
+        for f in machineconfig.served("master", merged, "kubeconfig", "ca")["storage"]["files"]
         if f["path"] == machineconfig.ENCAPSULATED
     ]
     config_served = json.loads(served)
-    assert config_served["metadata"]["name"] == rendered["metadata"]["name"]
+    assert config_served["metadata"]["name"] == merged["metadata"]["name"]
     assert config_served["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1", "b=2", "c=3", "d=4"]}
 
 
 def test_fips_of_one_is_the_pools_and_reaches_the_node_with_its_arguments() -> None:
     on = machineconfig.machine_config("99-master-fips", "master", ignition.config(), fips=True)
     configs = [on, config("99-a", ["a=1"]), config("99-w", ["w=9"], "worker")]
-    rendered = machineconfig.rendered("master", configs)
-    assert rendered["spec"]["fips"] is True
-    assert rendered["metadata"]["name"] != machineconfig.rendered("master", configs[1:])["metadata"]["name"]
-    assert "fips" not in machineconfig.rendered("worker", configs)["spec"]
+    merged = rendered("master", configs)
+    assert merged["spec"]["fips"] is True
+    assert merged["metadata"]["name"] != rendered("master", configs[1:])["metadata"]["name"]
+    assert "fips" not in rendered("worker", configs)["spec"]
     answer = json.loads(
         next(
             read_data_url(f["contents"]["source"], None)
-            for f in machineconfig.served("master", rendered, "kubeconfig", "ca")["storage"]["files"]
+            for f in machineconfig.served("master", merged, "kubeconfig", "ca")["storage"]["files"]
             if f["path"] == machineconfig.ENCAPSULATED
         )
     )
@@ -72,7 +76,7 @@ def test_fips_of_the_install_config_is_a_machine_config_of_each_pool(
     assert set(manifests) == {f"99_openshift-machineconfig_99-{role}-fips.yaml" for role in roles}
     for role in roles:
         manifest = manifests[f"99_openshift-machineconfig_99-{role}-fips.yaml"]
-        assert machineconfig.rendered(role, [manifest])["spec"]["fips"] is True
+        assert rendered(role, [manifest])["spec"]["fips"] is True
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_fips_of_the_install_config_is_a_machine_config_of_each_pool(
 )
 def test_what_no_boot_loader_could_pass_on_is_told(arguments: Any, rule: str) -> None:
     with pytest.raises(ConfigError, match=rule):
-        machineconfig.rendered("master", [config("99-x", arguments)])
+        rendered("master", [config("99-x", arguments)])
 
 
 # In namespaces of its own: a disk's boot partition, the kernel's command line, and a systemctl that only says so.
@@ -95,7 +99,9 @@ PLACE = """
 set -e
 mount --bind "$1/cmdline" /proc/cmdline
 mount --bind "$1/etc" /etc
-PATH="$1/bin:$PATH" bash "$1/script.sh"
+root=$1
+shift
+PATH="$root/bin:$PATH" bash "$root/script.sh" "$@"
 """
 
 

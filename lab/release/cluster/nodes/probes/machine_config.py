@@ -41,9 +41,7 @@ def machine_config(view: View) -> Finding:
         text = "; ".join(f"{name}: {seen}" for name, seen in sorted(bad.items()))
         return Finding(False, f"Machine-config servers: {text}", "NoServer", condition(view, view.masters, bad))
     conditions = {str(p["metadata"]["name"]): (p.get("status") or {}).get("conditions") or [] for p in pools}
-    degraded = {
-        name: find(own, "RenderDegraded") or {} for name, own in conditions.items() if is_status(own, "Degraded")
-    }
+    degraded = {name: find(own, "Degraded") or {} for name, own in conditions.items() if is_status(own, "Degraded")}
     if degraded:
         text = "; ".join(f"{name}: {own.get('message', '')}" for name, own in sorted(degraded.items()))
         return Finding(False, f"MachineConfigPools are degraded: {text}", "RequiredPoolsFailed", "Degraded")

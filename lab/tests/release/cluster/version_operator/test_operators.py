@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from lab.release.cluster.console import command as console
 from lab.release.cluster.errors import ApiError, ClusterError, UnknownKind, WaitError
-from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.ignition.machineconfig import CURRENT, PREFIX, ROLE
 from lab.release.cluster.kube import apply, lease
 from lab.release.cluster.machine_config_server import command as mcs
@@ -63,51 +62,14 @@ def test_nodes_get_their_roles_once(role, schedulable, roles):
     taints = [taint["key"] for taint in patch.get("spec", {}).get("taints", [])]
     reserved = role == "arbiter" or (role == "master" and not schedulable)
     assert taints == ([f"node-role.kubernetes.io/{role}"] if reserved else [])
-    assert operators.node_patch(patched(patch, node(role)), schedulable) == {}
+    later = patched(patch, node(role))
+    assert operators.node_patch(later, schedulable) == {}
+    later["metadata"]["annotations"][f"{PREFIX}/currentConfig"] = "rendered-master-2"
+    assert operators.node_patch(later, schedulable) == {}, "what the node runs later is the daemon's to say"
 
 
 def test_a_node_that_does_not_say_what_it_booted_gets_no_role():
     assert operators.node_patch({"metadata": {"name": "n"}, "spec": {}}, True) == {}
-
-
-def config(name, generation=1, role="master"):
-    return {"metadata": {"name": name, "generation": generation, "labels": {ROLE: role}}}
-
-
-def states(status):
-    return {c["type"]: c["status"] for c in status["conditions"]}
-
-
-def test_pool_counts_its_nodes():
-    pool = machineconfig.machine_config_pool("master", "rendered-master-1", ["00-master"])
-    configs = [config("00-master"), config("rendered-master-1"), config("99-worker", 2, "worker")]
-    updated = patched(operators.node_patch(node(), True), node())
-    stale = patched(operators.node_patch(node(current="old"), True), node(current="old"))
-    status = operators.pool_status(pool, [updated, stale, node("worker")], configs, NOW)
-    assert (status["machineCount"], status["updatedMachineCount"], status["readyMachineCount"]) == (2, 1, 1)
-    assert states(status)["Updating"] == "True"
-    status = operators.pool_status({**pool, "status": status}, [updated], configs, NOW)
-    assert (states(status)["Updated"], states(status)["Degraded"]) == ("True", "False")
-
-
-@pytest.mark.parametrize(
-    ("configs", "change"),
-    [
-        ([config("00-master"), config("99-late")], "99-late was added"),
-        ([config("00-master", 2)], "00-master was changed"),
-        ([], "00-master was deleted"),
-    ],
-)
-def test_a_pool_whose_machine_configs_have_changed_is_degraded_until_they_are_as_before(configs, change):
-    pool = machineconfig.machine_config_pool("master", "rendered-master-1", ["00-master"])
-    nodes = [patched(operators.node_patch(node(), True), node())]
-    status = operators.pool_status(pool, nodes, configs, NOW)
-    assert (states(status)["Updated"], states(status)["Updating"]) == ("False", "False")
-    [degraded] = [c for c in status["conditions"] if c["type"] == "Degraded"]
-    assert degraded["status"] == "True"
-    assert degraded["message"].startswith(f"{change} since rendered-master-1")
-    status = operators.pool_status({**pool, "status": status}, nodes, [config("00-master")], NOW)
-    assert (states(status)["Updated"], states(status)["RenderDegraded"]) == ("True", "False")
 
 
 class Store(Api):

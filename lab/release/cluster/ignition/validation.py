@@ -1,0 +1,160 @@
+"""Ignition configs as MachineConfigs may have them: the types of spec 3.2, and what a running node can be given
+(https://coreos.github.io/ignition/configuration-v3_2/; reference/machine-configs.md §3)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import urllib.parse
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+MAX_MODE = 0o777
+_SUFFIXES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope")
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True):
+    pass
+
+
+class _Ignition(_Part):
+    version: str
+    proxy: dict[str, Any] | None = None
+    security: dict[str, Any] | None = None
+    timeouts: dict[str, Any] | None = None
+
+
+class _Resource(_Part):
+    source: str | None = None
+    compression: str | None = None
+    verification: dict[str, str | None] | None = None
+    http_headers: list[dict[str, Any]] | None = msgspec.field(name="httpHeaders", default=None)
+
+
+class _Owner(_Part):
+    id: int | None = None
+    name: str | None = None
+
+
+class _Node(_Part):
+    path: str
+    overwrite: bool | None = None
+    user: _Owner | None = None
+    group: _Owner | None = None
+
+
+class _Directory(_Node):
+    mode: int | None = None
+
+
+class _File(_Node):
+    contents: _Resource | None = None
+    append: list[_Resource] | None = None
+    mode: int | None = None
+
+
+class _Link(_Node, kw_only=True):
+    target: str
+    hard: bool | None = None
+
+
+class _Storage(_Part):
+    files: list[_File] | None = None
+    directories: list[_Directory] | None = None
+    links: list[_Link] | None = None
+    # What is on disks is changed by no running node, so here Ignition's own check at the first boot is enough.
+    disks: list[dict[str, Any]] | None = None
+    raid: list[dict[str, Any]] | None = None
+    filesystems: list[dict[str, Any]] | None = None
+    luks: list[dict[str, Any]] | None = None
+
+
+class _Dropin(_Part):
+    name: str
+    contents: str | None = None
+
+
+class _Unit(_Part):
+    name: str
+    enabled: bool | None = None
+    mask: bool | None = None
+    contents: str | None = None
+    dropins: list[_Dropin] | None = None
+
+
+class _Systemd(_Part):
+    units: list[_Unit] | None = None
+
+
+class _Passwd(_Part):
+    users: list[dict[str, Any]] | None = None
+    groups: list[dict[str, Any]] | None = None
+
+
+class _Config(_Part):
+    ignition: _Ignition
+    storage: _Storage | None = None
+    systemd: _Systemd | None = None
+    passwd: _Passwd | None = None
+
+
+def data(source: str, compression: str | None) -> bytes:
+    """Return what a data URL holds, unpacked. Raises ValueError for any other source, and for one that is broken."""
+    if not source.startswith("data:"):
+        raise ValueError("must be a data URL: a running node fetches nothing")
+    head, comma, body = source.removeprefix("data:").partition(",")
+    if not comma:
+        raise ValueError("is not a data URL: it has no comma")
+    raw = urllib.parse.unquote_to_bytes(body)
+    try:
+        if head.endswith(";base64"):
+            raw = base64.b64decode(raw, validate=True)
+        return gzip.decompress(raw) if compression == "gzip" else raw
+    except (binascii.Error, OSError, EOFError) as error:
+        raise ValueError(f"cannot be decoded: {error}") from error
+
+
+def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what is wrong with a config, (field, rule) each; an unknown field or a wrong type hides what else is."""
+    version = (config.get("ignition") or {}).get("version") if isinstance(config, dict) else None
+    if not str(version).startswith("3."):
+        return [("ignition.version", f"{version!r}: must be one of spec 3")]
+    try:
+        parsed = msgspec.convert(config, _Config)
+    except msgspec.ValidationError as error:
+        text, _, where = str(error).partition(" - at `$")
+        return [(where.strip("`.") or "config", text.replace("Object contains u", "u"))]
+    storage, found = parsed.storage or _Storage(), list[tuple[str, str]]()
+    nodes: list[_Node] = [*(storage.files or []), *(storage.directories or []), *(storage.links or [])]
+    for path, count in Counter(node.path for node in nodes).items():
+        if not path.startswith("/") or path.endswith("/") or ".." in path.split("/"):
+            found.append(("storage", f"{path!r}: must be an absolute path"))
+        if count > 1:
+            found.append(("storage", f"{path}: is there {count} times, as a file, directory or link"))
+    for file in storage.files or []:
+        field = f"storage.files {file.path}"
+        if file.mode is not None and not 0 <= file.mode <= MAX_MODE:
+            found.append((field, f"invalid mode {file.mode:#o}, cannot exceed {MAX_MODE:#o}"))
+        contents = file.contents or _Resource()
+        if contents.compression not in (None, "", "gzip"):
+            found.append((f"{field}: contents.compression", f"{contents.compression!r}: only gzip"))
+        elif contents.source:
+            try:
+                data(contents.source, contents.compression)
+            except ValueError as error:
+                found.append((f"{field}: contents.source", str(error)))
+    units = (parsed.systemd or _Systemd()).units or []
+    for name, count in Counter(unit.name for unit in units).items():
+        if name.rpartition(".")[2] not in _SUFFIXES or "/" in name:
+            found.append(("systemd.units", f"{name!r}: is no name of a unit"))
+        if count > 1:
+            found.append(("systemd.units", f"{name}: is there {count} times"))
+    for unit in units:
+        names = [
+            dropin.name for dropin in unit.dropins or [] if not dropin.name.endswith(".conf") or "/" in dropin.name
+        ]
+        found += [(f"systemd.units {unit.name}", f"drop-in {name!r}: must end in .conf") for name in names]
+    return found

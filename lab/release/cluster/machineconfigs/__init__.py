@@ -1,0 +1,1 @@
+"""The machine-config controller and the daemon on each node."""

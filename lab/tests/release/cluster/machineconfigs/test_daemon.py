@@ -1,0 +1,310 @@
+"""The daemon and the controller together, over an API of a dictionary and folders in the nodes' place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.release.cluster import tls
+from lab.release.cluster.bootkube import command as bootkube
+from lab.release.cluster.errors import ApiError
+from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.ignition import machineconfig
+from lab.release.cluster.installconfig import parse
+from lab.release.cluster.kube.client import Object
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.machineconfigs import changes, pools
+from lab.release.cluster.machineconfigs.controller import Controller
+from lab.release.cluster.machineconfigs.daemon import Daemon
+from lab.release.cluster.pods.assets import Cluster
+from lab.testing.clusterapi import Api
+from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
+
+TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
+IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
+CONFIG = {
+    "apiVersion": "v1",
+    "metadata": {"name": "c"},
+    "baseDomain": "d.example",
+    "controlPlane": {"name": "master", "replicas": 3},
+    "compute": [{"name": "worker", "replicas": 0}],
+    "networking": {"machineNetwork": [{"cidr": "192.0.2.0/24"}]},
+    "platform": {"baremetal": {"apiVIPs": ["192.0.2.5"], "ingressVIPs": ["192.0.2.4"]}},
+    "pullSecret": '{"auths":{}}',
+    "sshKey": "ssh-ed25519 first",
+}
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Return a JSON merge patch's result."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+class Server(Api):
+    """The API with what drains ask of it; `budget` says why pods may not go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = ""
+
+    def all(self, kind: str) -> list[Object]:
+        return [obj for (of, _, _), obj in list(self.objects.items()) if of == kind]
+
+    def list(self, api_version: str, kind: str, *_: Any, fields: str = "") -> list[Object]:
+        return [obj for obj in self.all(kind) if f"spec.nodeName={obj['spec'].get('nodeName')}" == fields]
+
+    def merge_patch(self, obj: Object, patch: Object, sub: str = "") -> Object:
+        key = self._key_of(obj)
+        self.objects[key] = merged(self.objects[key], patch)
+        return self.objects[key]
+
+    def path(self, *words: str, sub: str = "") -> str:
+        return "/".join([*words, sub])
+
+    def request(self, method: str, path: str, body: Any) -> None:
+        assert path.endswith("/eviction")
+        if self.budget:
+            raise ApiError(method, path, 429, self.budget)
+        del self.objects["Pod", body["metadata"]["namespace"], body["metadata"]["name"]]
+
+
+class World:
+    """A cluster of three nodes after its installation: its API, the controller, daemons and folders by node."""
+
+    def __init__(self, folder: Path, *late: Object) -> None:
+        config = parse(yaml.safe_dump(CONFIG))
+        cluster = Cluster(config, tls.complete(config, {}), "r.example/n@sha256:1", IMAGES)
+        self.api = Server()
+        for obj in [*bootkube.machine_configs(cluster, list(late)), *late]:
+            self.api.create({**obj, "metadata": {**obj["metadata"], "uid": "u"}})
+        self.lacks = ""
+        self.controller = Controller(self.api, lambda: self.lacks)
+        [self.first] = [p["spec"]["configuration"]["name"] for p in self.pools() if p["metadata"]["name"] == "master"]
+        self.hosts, self.daemons = dict[str, Folder](), dict[str, Daemon]()
+        rendered = self.api.objects["MachineConfig", "", self.first]
+        for name in ("m0", "m1", "m2"):
+            (folder / name / "home/core/.ssh/authorized_keys.d").mkdir(parents=True)
+            (folder / name / "etc").mkdir()
+            (folder / name / "etc/passwd").write_text("core:x:1000:1000::/home/core:/bin/sh\n")
+            host = self.hosts[name] = Folder(folder / name)
+            host.apply(empty := machineconfig.machine_config("none", "", {}), rendered, changes.change(empty, rendered))
+            host.programs.clear()
+            daemon = self.daemons[name] = Daemon(self.api, name, lambda function, *arguments: function(*arguments))
+            daemon._host = host
+            notes = {pools.CURRENT: self.first, pools.DESIRED: self.first, pools.STATE: "Done"}
+            labels = {"node-role.kubernetes.io/master": ""}
+            status = {"conditions": [{"type": "Ready", "status": "True"}]}
+            meta = {"name": name, "annotations": notes, "labels": labels}
+            self.api.create(
+                {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": {}, "status": status},
+            )
+
+    def pools(self) -> list[Object]:
+        return self.api.all("MachineConfigPool")
+
+    def master(self) -> dict[str, Any]:
+        pool = self.api.objects["MachineConfigPool", "", "master"]
+        return {c["type"]: c for c in pool["status"]["conditions"]}
+
+    def notes(self, name: str = "m0") -> dict[str, str]:
+        notes: dict[str, str] = self.api.objects["Node", "", name]["metadata"]["annotations"]
+        return notes
+
+    def turn(self, count: int = 1) -> None:
+        """Let everybody look; a node that reboots is back at once."""
+        for _ in range(count):
+            self.controller.step(self.api.all("MachineConfig"), self.pools(), self.api.all("Node"))
+            for name, daemon in self.daemons.items():
+                daemon.step(self.api.objects["Node", "", name])
+                if self.hosts[name].programs[-1:] == [("systemctl", "--no-block", "reboot")]:
+                    self.reboots.append(name)
+                    self.hosts[name].programs.clear()
+                    self.hosts[name].boot += "'"
+                    daemon._rebooting = False
+
+    reboots: list[str]
+
+    def add(self, name: str, *files: dict[str, Any], role: str = "master", **spec: Any) -> None:
+        made = machineconfig.machine_config(name, role, ignition.config(files))
+        made["spec"] |= spec
+        self.api.create(made)
+
+    def remove(self, name: str) -> None:
+        del self.api.objects["MachineConfig", "", name]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.reboots = []
+    return made
+
+
+def test_nothing_happens_after_an_installation_with_configs_of_the_users(tmp_path: Path) -> None:
+    """First boot, server and controller render the same, or all nodes would reboot at once."""
+    bare = ignition.config([{"path": "/etc/mine", "contents": {"source": "data:,x"}}])
+    mine = machineconfig.machine_config("99-mine", "master", bare, ["a=1"])
+    world = World(tmp_path, mine)
+    world.reboots = []
+    before = len(world.api.all("MachineConfig"))
+    world.turn(3)
+    assert (world.reboots, len(world.api.all("MachineConfig"))) == ([], before)
+    assert world.master()["Updated"]["status"] == "True"
+    assert {world.notes(name)[pools.CURRENT] for name in world.daemons} == {world.first}
+
+
+def test_a_file_comes_node_by_node_with_reboots_and_goes_again(world: World) -> None:
+    world.add("99-late", FILE)
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+    assert world.master()["Updated"]["status"] == "True"
+    for name, host in world.hosts.items():
+        assert host.at("/etc/a/b.conf").read_text() == "one\n"
+        assert world.notes(name)[pools.APPLIED_DRAIN] == f"uncordon-{world.notes(name)[pools.CURRENT]}"
+        assert not world.api.objects["Node", "", name]["spec"].get("unschedulable")
+    world.remove("99-late")
+    world.turn(30)
+    assert len(world.reboots) == 6
+    assert {world.notes(name)[pools.CURRENT] for name in world.daemons} == {world.first}
+    assert not any(host.at("/etc/a/b.conf").exists() for host in world.hosts.values())
+
+
+def test_a_pull_secret_needs_neither_drain_nor_reboot(world: World) -> None:
+    world.add("99-late", ignition.file("/root/.docker/config.json", "{}", 0o600))
+    world.turn(12)
+    assert (world.reboots, world.master()["Updated"]["status"]) == ([], "True")
+    assert pools.DESIRED_DRAIN not in world.notes()
+    assert world.hosts["m2"].at("/root/.docker/config.json").read_text() == "{}"
+
+
+def test_keys_need_no_reboot_and_are_the_config_s_alone(world: World) -> None:
+    users = [{"name": "core", "sshAuthorizedKeys": ["ssh-ed25519 second"]}]
+    world.add("99-late", config={"ignition": {"version": "3.2.0"}, "passwd": {"users": users}})
+    world.turn(12)
+    keys = world.hosts["m2"].at("/home/core/.ssh/authorized_keys.d/ignition")
+    assert keys.read_text() == "ssh-ed25519 first\nssh-ed25519 second\n"
+    assert (keys.stat().st_uid, keys.stat().st_mode & 0o777) == (1000, 0o600)
+    world.remove("99-late")
+    world.turn(12)
+    assert (keys.read_text(), world.reboots) == ("ssh-ed25519 first\n", [])
+
+
+def test_no_node_goes_while_the_control_plane_lacks_something_or_the_pool_is_paused(world: World) -> None:
+    world.lacks = "etcd: m1 does not answer"
+    world.add("99-late", FILE)
+    world.turn(5)
+    assert (world.reboots, world.controller.busy) == ([], True)
+    assert world.lacks in world.master()["Updating"]["message"]
+    world.lacks = ""
+    world.api.objects["MachineConfigPool", "", "master"]["spec"]["paused"] = True
+    world.turn(5)
+    assert (world.reboots, world.master()["Updating"]["status"]) == ([], "False")
+    world.api.objects["MachineConfigPool", "", "master"]["spec"]["paused"] = False
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+
+
+def test_a_budget_holds_the_drain_until_it_is_let_go_or_the_config_is_gone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.release.cluster.machineconfigs.controller.HELD_SECONDS", -1)
+    kinds: list[dict[str, Any]] = [
+        {"name": "own"},
+        {"name": "daemon", "ownerReferences": [{"kind": "DaemonSet"}]},
+        {"name": "static", "annotations": {"kubernetes.io/config.mirror": "x"}},
+    ]
+    for meta in kinds:
+        spec = {"nodeName": "m0"}
+        world.api.create({"kind": "Pod", "metadata": {"namespace": "ns", **meta}, "spec": spec})
+    world.api.budget = "Cannot evict pod as it would violate the pod's disruption budget."
+    world.add("99-late", FILE)
+    world.turn(6)
+    assert world.reboots == []
+    assert world.notes()[pools.HELD] == f"pod ns/own: {world.api.budget}"
+    assert f"node m0: pod ns/own: {world.api.budget}" in world.master()["Updating"]["message"]
+    world.remove("99-late")
+    world.turn(6)
+    assert (world.reboots, world.master()["Updated"]["status"]) == ([], "True")
+    assert not world.api.objects["Node", "", "m0"]["spec"].get("unschedulable")
+    assert pools.HELD not in world.notes()
+    world.add("99-late", FILE)
+    world.turn(6)
+    world.api.budget = ""
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+    assert sorted(pod["metadata"]["name"] for pod in world.api.all("Pod")) == ["daemon", "static"]
+
+
+def test_what_ignition_refuses_degrades_the_pool_and_reaches_no_node(world: World) -> None:
+    world.add("99-late", {**FILE, "mode": 0o1777}, {"path": "b", "colour": "red"})
+    world.add("98-late", extensions=["usbguard"], kernelType="realtime")
+    world.turn(4)
+    says = world.master()
+    assert (says["RenderDegraded"]["status"], says["Degraded"]["status"]) == ("True", "True")
+    for word in ("98-late", "spec.extensions", "spec.kernelType", "99-late", "unknown field `colour`"):
+        assert word in says["RenderDegraded"]["message"]
+    assert world.notes()[pools.DESIRED] == world.first
+    world.remove("99-late")
+    world.remove("98-late")
+    world.turn(2)
+    assert (world.master()["Degraded"]["status"], world.master()["Updated"]["status"]) == ("False", "True")
+
+
+def test_a_change_that_no_running_node_can_do_stops_at_the_first(world: World) -> None:
+    world.add("99-late", config={"ignition": {"version": "3.2.0"}, "passwd": {"groups": [{"name": "g"}]}})
+    world.turn(8)
+    states = [world.notes(name)[pools.STATE] for name in world.daemons]
+    assert states == ["Unreconcilable", "Done", "Done"]
+    assert "passwd groups section contains changes" in world.master()["NodeDegraded"]["message"]
+    world.remove("99-late")
+    world.turn(4)
+    assert (world.reboots, world.master()["Updated"]["status"]) == ([], "True")
+
+
+def test_drift_is_told_and_mended_by_hand_or_by_force(world: World) -> None:
+    world.turn()
+    file = world.hosts["m1"].at("/etc/kubernetes/kubelet.conf")
+    kept = file.read_text()
+    file.write_text("other")
+    world.turn(2)
+    text = f'unexpected on-disk state validating against {world.first}: content mismatch for file "/etc/kubernetes/'
+    assert world.notes("m1")[pools.STATE] == "Degraded"
+    assert world.notes("m1")[pools.REASON].startswith(text)
+    assert text in world.master()["Degraded"]["message"]
+    file.write_text(kept)
+    world.turn(2)
+    assert (world.notes("m1")[pools.STATE], world.notes("m1")[pools.REASON]) == ("Done", "")
+    file.write_text("other")
+    world.turn(2)
+    force = world.hosts["m1"].at(changes.FORCE_FILE)
+    force.parent.mkdir(parents=True)
+    force.touch()
+    world.turn(6)
+    assert (file.read_text(), world.reboots) == (kept, ["m1"])
+    assert (world.notes("m1")[pools.STATE], force.exists()) == ("Done", False)
+
+
+def test_a_node_that_cannot_be_written_is_left_as_it_was(world: World) -> None:
+    for host in world.hosts.values():
+        host.at("/etc/a").write_text("a file where a folder has to be")
+    world.add("99-late", ignition.file("/etc/0", "x"), FILE)
+    world.turn(12)
+    assert [world.notes(name)[pools.STATE] for name in world.daemons] == ["Degraded", "Done", "Done"]
+    assert not world.hosts["m0"].at("/etc/0").exists()
+    assert world.reboots == []
+    world.hosts["m0"].at("/etc/a").unlink()
+    world.hosts["m1"].at("/etc/a").unlink()
+    world.hosts["m2"].at("/etc/a").unlink()
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
