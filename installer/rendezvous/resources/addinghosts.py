@@ -27,7 +27,7 @@ from installer.rendezvous.resources import releases
 from installer.rendezvous.resources.requests.hub import ImportParams
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
-from installer.rendezvous.store.model import Cluster, Host, HostProgress, join_url
+from installer.rendezvous.store.model import Cluster, Host, HostProgress, join_headers, join_server, join_url
 from installer.rendezvous.validations import networks
 
 replace = msgspec.structs.replace
@@ -111,13 +111,16 @@ def _content(url: str) -> str:
 
 def _pointer(engine: Engine, cluster: Cluster, host: Host) -> bytes:
     """Return the Ignition config that a host of this cluster is to begin with."""
-    source = {"source": join_url(cluster, host)}
+    source: dict[str, Any] = {"source": join_url(cluster, host)}
+    if headers := join_headers(host):
+        source["httpHeaders"] = [{"name": name, "value": value} for name, value in headers.items()]
     config: dict[str, Any] = {"ignition": {"version": VERSION, "config": {"merge": [source]}}}
-    if not cluster.imported:
-        pointer = engine.store.file(cluster.id, f"{host.pool}.ign")
-        if not host.machine_config_pool_name:
-            return pointer
-        config = hostignition.parse(pointer, f"{host.pool}.ign")
+    if cluster.imported or cluster.ignition_endpoint:
+        if ca := join_server(cluster)[1]:
+            authorities = [{"source": hostignition.data_url(ca)}]
+            config["ignition"]["security"] = {"tls": {"certificateAuthorities": authorities}}
+    else:
+        config = hostignition.parse(engine.store.file(cluster.id, f"{host.pool}.ign"), f"{host.pool}.ign")
         config["ignition"]["config"]["merge"] = [source]
     return json.dumps(config).encode()
 
