@@ -116,6 +116,9 @@ class ServiceConfigController:
         data = found.get("data") or {}
         if data.get(CONVERGED, "false") not in ("true", "false"):
             raise Refused(f"ConfigMap {key}: {CONVERGED} {data[CONVERGED][:80]!r} is neither true nor false")
+        if database := ", ".join(sorted(name for name in data if name.startswith("DB_"))):
+            text = "no other database is offered, the service's is a file in its folder"
+            raise Refused(f"ConfigMap {key}: {database}: {text}")
         unused = ", ".join(sorted(data.keys() - {CONVERGED}))
         flow = "converged" if data.get(CONVERGED) == "true" else "classic"
         return f"; BareMetalHosts take the {flow} flow" + (f"; without effect here: {unused}" if unused else "")
