@@ -1,18 +1,21 @@
 """A hub's machines after, between and instead of installations, and the clusters that they come to and leave."""
 
 import json
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from lab.deploy import Deployment
 from lab.waiting import wait_until
+from scenarios.testing import ignitionguard
 from scenarios.testing.hub import Hub, operator
 from scenarios.testing.hublife import INSTALLER_ARGS, Life, machine, one_node, resolve, shared
 from scenarios.testing.hubresources import resources
 
 SNO, COMPACT = (f"{shape}-ipv4-static-uefi-discovery_iso-hub" for shape in ("sno", "compact"))
 READY_SECONDS = 300
+GUARD_PORT, GUARD_TOKEN = 8480, "dG9rZW4tb2YtaWduaXRpb24="
 
 pytestmark = pytest.mark.nightly
 
@@ -158,7 +161,10 @@ def test_a_failed_installation_is_tried_again_with_a_new_cluster_install(deploym
 
 @pytest.mark.parametrize("deployment", [f"{SNO}-imported"], indirect=True)
 def test_an_installed_cluster_that_is_imported_gets_a_worker(deployment: Deployment, hub: Hub) -> None:
-    """All that the hub knew of it is deleted; then it is applied as one that is installed, with its kubeconfig."""
+    """All that the hub knew of it is deleted; then it is applied as one that is installed, with its kubeconfig.
+
+    The worker's Ignition comes from a server of somebody else's that wants a token, which its Agent names.
+    """
     life, documents = Life(hub), resources(deployment)
     first, later = deployment.topology.nodes
     cluster, imported = deployment.topology.cluster_name, "imported"
@@ -181,10 +187,20 @@ def test_an_installed_cluster_that_is_imported_gets_a_worker(deployment: Deploym
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kept", "namespace": life.namespace}}
         metadata = {"adminKubeconfigSecretRef": {"name": "kept"}, "clusterID": "", "infraID": ""}
         again["spec"] |= {"installed": True, "clusterMetadata": metadata}
+        gateway = deployment.topology.gateway
+        install["spec"]["ignitionEndpoint"] = {"url": f"http://{gateway}:{GUARD_PORT}/config"}
         life.apply(secret | {"stringData": {"kubeconfig": kubeconfig}}, again, install)
         life.says("agentclusterinstall", imported, "Completed", ("True", "InstallationCompleted"))
         life.apply(*machine(documents, later.name))
         life.reached(later.name, "known-unbound")
         life.bind(later.name, imported)
-        life.reached(later.name, "added-to-existing-cluster")
+        guard = ["-m", ignitionguard.__name__, gateway, str(GUARD_PORT), f"http://{first.ip}:22624"]
+        environment = {ignitionguard.TOKEN: GUARD_TOKEN}
+        with hub.lab.running([sys.executable, *guard], env=environment, name="ignition-guard"):
+            life.reached(later.name, "insufficient")
+            secret["metadata"] = {"name": "token", "namespace": life.namespace}
+            life.apply(secret | {"stringData": {"ignition-token": GUARD_TOKEN}})
+            reference = {"ignitionEndpointTokenReference": secret["metadata"]}
+            life.patch("agent", life.agent(later.name)["metadata"]["name"], {"spec": reference})
+            life.reached(later.name, "added-to-existing-cluster")
     assert life.nodes(imported) == {first.name: True, later.name: True}
