@@ -165,7 +165,9 @@ def test_an_approver_gives_its_sign_of_life_after_a_look_at_all_requests_alone(m
 
 
 def test_an_approver_looks_when_a_request_changes_and_while_one_waits(monkeypatch):
-    stop, more, turns, looks = threading.Event(), threading.Event(), [], []
+    stop, more = threading.Event(), threading.Event()
+    turns: list[int] = []
+    looks: list[int] = []
 
     class Api:
         def list(self, _api_version, _kind):
