@@ -163,12 +163,12 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     served = served_config(cluster, host, objects, "master")
     files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
     for stage in stages(cluster, host):
-        # The script after the reboot moves these in place once there is an API for them to talk to.
-        folder = "manifests-operators" if stage.name == "operators" else "manifests"
-        files += [
-            file(f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600)
-            for pod in stage.pods
-        ]
+        for pod in stage.pods:
+            # The script after the reboot moves these in place once there is an API for them to talk to. But for the
+            # approver: a kubelet that has no certificate within 13 s tries to register its node each 7 s only.
+            waits = stage.name == "operators" and pod.name != staticpods.APPROVER
+            path = f"/etc/kubernetes/manifests{'-operators' if waits else ''}/{pod.name}-pod.yaml"
+            files.append(file(path, pod.manifest(cluster.images), 0o600))
     loopback = (host.assets / "auth" / "kubeconfig-loopback").read_text()
     admin = cluster.pairs["admin-kubeconfig-client"]
     secrets = {
