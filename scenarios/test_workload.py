@@ -1,5 +1,7 @@
 """A user's application goes on while a node is lost, another is drained, and both come back."""
 
+from collections.abc import Callable
+
 import pytest
 
 from lab.waiting import wait_until
@@ -28,7 +30,9 @@ def check(seen: Use, longest: float, failures: int) -> None:
 @pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and row.topology.startswith("compact-")), indirect=True
 )
-def test_an_application_is_served_while_a_node_is_lost_and_another_drained(installation: Installation) -> None:
+def test_an_application_is_served_while_a_node_is_lost_and_another_drained(
+    installation: Installation, record_property: Callable[[str, object], None]
+) -> None:
     """Nothing that was acknowledged is lost, and each pause has a limit."""
     lab, boots = installation.lab, installation.ready_boots()
     drained, *_, lost = sorted(boots)
@@ -63,7 +67,8 @@ def test_an_application_is_served_while_a_node_is_lost_and_another_drained(insta
         drain_seen = user.part()
     loss, drain_seen = loss.since(before), drain_seen.since(loss)
     for name, seen in (("loss", loss), ("drain", drain_seen)):
-        print(f"{name}: {len(seen.kept)} notes, {len(seen.failed)} failed, longest pause {seen.longest:.1f} s")
+        text = f"{len(seen.kept)} notes, {len(seen.failed)} failed, longest pause {seen.longest:.1f} s"
+        record_property(name, text)
     kept, found = user.use.kept, notes(installation)
     assert {name: found.get(name) for name in kept} == kept, "acknowledged, and lost"
     check(loss, LOSS_SECONDS, int(LOSS_SECONDS / 0.5))

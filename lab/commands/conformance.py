@@ -82,15 +82,16 @@ def run(arguments: argparse.Namespace, record: records.Record | None) -> int:
         if folder.is_dir() and any(folder.iterdir()):
             raise ConformanceError(f"--report {folder}: is not empty")
         kubeconfig = access.kubeconfig_of(record.root)
-        images.push_images(store, images.storage_of(record.root))
+        consequence = f"the suite cleans up, and {folder / 'junit.xml'} gets its results; once more ends it at once"
+        with running.alone(record.root, folder):
+            images.push_images(store, images.storage_of(record.root))
+            with interrupts.announced(lambda: consequence), Lab.attach(record.id) as lab:
+                ran = running.run(
+                    programs, Cluster(lab, kubeconfig), plan, folder=folder,
+                    parallel=arguments.parallel, minutes=arguments.minutes, tell=lambda line: print(line, flush=True),
+                )  # fmt: skip
     except ReleaseError as error:
         raise LabError(str(error)) from error
-    consequence = f"the suite cleans up, and {folder / 'junit.xml'} gets its results; once more ends it at once"
-    with interrupts.announced(lambda: consequence), Lab.attach(record.id) as lab:
-        ran = running.run(
-            programs, Cluster(lab, kubeconfig), plan, folder=folder,
-            parallel=arguments.parallel, minutes=arguments.minutes, tell=lambda line: print(line, flush=True),
-        )  # fmt: skip
     for line in results.red(ran.results):
         print(line, file=sys.stderr)
     print(f"{ran.line}\n{folder / 'junit.xml'}")

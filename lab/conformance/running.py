@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
 from lab.conformance import images, results
+from lab.conformance.errors import ConformanceError
 from lab.conformance.results import Result
 from lab.conformance.suite import Plan, Programs, event_of
 from lab.host.namespaces import enter_argv
@@ -120,6 +122,22 @@ class Ran:
     def line(self) -> str:
         """The summary."""
         return results.line(self.results, self.seconds)
+
+
+@contextmanager
+def alone(root: Path, folder: Path) -> Iterator[None]:
+    """Keep the lab at ``root`` to this run, whose results go to ``folder``, while the context lasts: two would delete
+    and count each other's namespaces. Raises ConformanceError, which names the run that has it."""
+    with (root / "conformance.run").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise ConformanceError(f"lab {root.name} has a conformance run already: {file.read()}") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}, since {datetime.now():%H:%M:%S}, results go to {folder}")
+        file.flush()
+        yield
 
 
 def focus_of(names: Sequence[str]) -> str:

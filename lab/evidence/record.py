@@ -82,6 +82,12 @@ def seconds_of(entry: dict[str, Any]) -> float:
     return _number(entry.get("seconds"), _LONGEST)
 
 
+def figures_of(entry: dict[str, Any]) -> dict[str, str]:
+    """Return what a test has measured, as text by name."""
+    figures = entry.get("figures")
+    return {str(name): str(value) for name, value in figures.items()} if isinstance(figures, dict) else {}
+
+
 def depth_of(entry: dict[str, Any]) -> int:
     """Return how deeply a phase is nested."""
     return int(_number(entry.get("depth"), _DEEPEST))

@@ -17,7 +17,19 @@ from installer.common.redact import redact
 from lab.errors import EvidenceError
 from lab.evidence import reason, summary
 from lab.evidence.reason import Reason
-from lab.evidence.record import COMMAND, LAB_FAILED, Run, clock, depth_of, files_in, runs, seconds_of, text_in, word
+from lab.evidence.record import (
+    COMMAND,
+    LAB_FAILED,
+    Run,
+    clock,
+    depth_of,
+    figures_of,
+    files_in,
+    runs,
+    seconds_of,
+    text_in,
+    word,
+)
 
 PAGE = "index.html"
 _BAR_EM = 24.0
@@ -89,7 +101,8 @@ def _tests(run: Run) -> Iterable[str]:
     yield f"{_SCROLL.format(f'tests of {escape(run.name)}')}<table><tr><th>test<th class=s>took<th>outcome"
     for entry in run.tests:
         outcome = escape(str(entry.get("outcome")))
-        yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{clock(seconds_of(entry))}"
+        figures = _pre("\n".join(f"{name}: {value}" for name, value in figures_of(entry).items()))
+        yield f"<tr><td>{escape(str(entry.get('name')))}{figures}<td class=s>{clock(seconds_of(entry))}"
         yield f'<td class="{outcome}">{word(outcome)}{_pre(entry.get("message"))}'
     yield "</table></div>"
 

@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from installer.common.redact import redact
 from lab.evidence import reason as reasons
-from lab.evidence.record import Run, clock, runs, word
+from lab.evidence.record import Run, clock, figures_of, runs, word
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +23,18 @@ _ICONS = {"passed": "✅", "skipped": "⏭️", "failed": "❌"}
 
 
 def summary(all_runs: Sequence[Run]) -> str:
-    """Return the summary of these runs: a table, then each red run's reason."""
+    """Return the summary of these runs: a table, what their tests measured, then each red run's reason."""
     lines = [HEAD, "| --- | --- | --- | --- |"]
     found = [(run, reasons.of(run)) for run in all_runs]
     for run, why in found:
         error = _cell(why.error) if why else ""
         outcome = f"{_ICONS.get(run.outcome, '⚪')} {word(run.outcome)}"
         lines.append(f"| {_cell(run.name)} | {outcome} | {clock(run.seconds)} | {error} |")
+    figures = [
+        f"- {_plain(run.name)}, {_plain(str(entry.get('name')))}: {_plain(name)}: {_plain(redact(value))}"
+        for run, _ in found for entry in run.tests for name, value in figures_of(entry).items()
+    ]  # fmt: skip
+    lines += ["", *figures] if figures else []
     for run, why in found:
         if why is not None:
             lines += _reason(run, why)

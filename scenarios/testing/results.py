@@ -38,6 +38,8 @@ class Results:
         for property_name, value in report.user_properties:
             if property_name == WITHIN and isinstance(value, list):
                 self._seen[unit] |= {f"{name} {within['name']}": within for within in value}
+        if figures := {key: value for key, value in report.user_properties if isinstance(value, str)}:
+            entry["figures"] = figures
         folder = self._artifacts / unit
         # Another run's evidence may lie there, if this one's lab was refused.
         if (mark := str(getattr(report, "mark", ""))) and mark_of(folder) == mark:

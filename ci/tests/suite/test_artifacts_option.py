@@ -62,9 +62,11 @@ def test_outcomes_are_written_beside_the_evidence_of_their_own_lab(tmp_path, mar
     (place / "tests.json").write_text("[]")
     report = pytest.TestReport(f"a.py::test[{UNIT}]", ("a.py", 1, "test"), {}, "failed", "boom", "call")
     vars(report)["mark"] = mark
+    report.user_properties.append(("loss", "3 failed"))
     results = Results(tmp_path)
     results.pytest_runtest_logreport(report)
-    assert bool(json.loads((place / "tests.json").read_text())) == written
+    entries = json.loads((place / "tests.json").read_text())
+    assert [entry["figures"] for entry in entries] == ([{"loss": "3 failed"}] if written else [])
 
 
 @pytest.mark.parametrize("theirs", ["", "text", "link", "new"])

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from lab.conformance import running
+from lab.conformance.errors import ConformanceError
 from lab.conformance.suite import Plan, Programs
 
 GINKGO = """#!/bin/sh
@@ -53,3 +56,19 @@ def test_a_run_whose_time_is_over_cleans_up(tmp_path: Path) -> None:
     ran = run(tmp_path, 0.02, lambda line: None)
     assert [result.outcome for result in ran.results] == ["passed", "not run"]
     assert (tmp_path / "run/cleaned").exists()
+
+
+def test_a_lab_takes_one_run_at_a_time_and_says_whose(tmp_path: Path) -> None:
+    first = "import sys, pathlib; from lab.conformance.running import alone\n"
+    first += "with alone(pathlib.Path(sys.argv[1]), pathlib.Path('/first')): print('has it', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", first, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "has it\n"
+        refused = pytest.raises(ConformanceError, match=f"process {other.pid}, since .*, results go to /first")
+        with refused, running.alone(tmp_path, Path("/second")):
+            pass
+        other.kill()
+    with running.alone(tmp_path, Path("/second")):
+        pass

@@ -235,6 +235,15 @@ def test_the_summary_is_markdown_in_which_nothing_else_is(failed, monkeypatch, t
     assert "- cluster: ``` a``b ```" in text
 
 
+def test_what_tests_have_measured_is_on_the_page_and_in_the_summary(tmp_path):
+    figures = {"loss": "3 failed | longest 5.2 s", "login": "http://user:pa55word@r.lab/x"}
+    folder = make(tmp_path / "first", [phase("a")], [phase("test_x", figures=figures), phase("y", figures=["?"])])
+    page, text = Page(report.write(folder).read_text()).text, (folder / summary.SUMMARY).read_text()
+    assert "loss: 3 failed | longest 5.2 s" in page
+    assert r"- first, test\_x: loss: 3 failed \| longest 5.2 s" in text
+    assert "pa55word" not in page + text
+
+
 @pytest.mark.parametrize("place", ["phase", "test", "console"])
 def test_no_password_is_on_the_page_or_in_the_summary(place, tmp_path):
     secret = "level=fatal msg=proxy http://user:pa55word@proxy.lab:3128 refuses"

@@ -172,10 +172,11 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
     at_start = revisions.at_start(control_plane_files(cluster))
     for name, text in manifests(stages(cluster, host), cluster.images, at_start).items():
-        # The script after the reboot moves these in place once there is an API for them to talk to.
+        # The script after the reboot moves these in place once there is an API for them to talk to. But for the
+        # approver: a kubelet that has no certificate within 13 s tries to register its node each 7 s only.
         stage, _, pod = name.removesuffix(".yaml").partition("_")
-        folder = "manifests-operators" if stage.endswith("-operators") else "manifests"
-        files.append(file(f"/etc/kubernetes/{folder}/{pod}-pod.yaml", text, 0o600))
+        waits = stage.endswith("-operators") and pod != staticpods.APPROVER
+        files.append(file(f"/etc/kubernetes/manifests{'-operators' if waits else ''}/{pod}-pod.yaml", text, 0o600))
     loopback = (host.assets / "auth" / "kubeconfig-loopback").read_text()
     admin = cluster.pairs["admin-kubeconfig-client"]
     secrets = {

@@ -43,7 +43,7 @@ NAMESPACE = "assisted-installer"
 #: An approver's Lease, before its node's name: renewed after a look at all CSRs, each so many seconds.
 LEASE_PREFIX = "assisted-installer-controller-"
 BEAT_SECONDS = 30.0
-#: The longest pause. The real one polls every 30 s; a poll is one cheap list, and a node waits for it.
+#: The longest pause, in which a node waits. CSRs are looked at when one changes, and with each beat.
 POLL_SECONDS = 5.0
 
 
@@ -152,12 +152,16 @@ class Approver:
         self._kube = kube
         self._expected: int | None = expected_nodes
         self._refused: dict[str, str] = {}
+        #: Whether to look again though nothing changes: the last look failed, or refused what may be approved later.
+        self.waiting = True
 
     def step(self) -> int:
         """Check every pending CSR once; returns how many were approved. Raises ApiError."""
+        self.waiting = True
         listed = self._kube.list(API, "CertificateSigningRequest")
         pending = [c for c in listed if not (c.get("status") or {}).get("conditions")]
         if not pending:
+            self.waiting = False
             return 0
         nodes = {n["metadata"]["name"]: n for n in self._kube.list("v1", "Node")}
         if self._expected is not None and is_installed(self._kube):
@@ -182,6 +186,7 @@ class Approver:
                 continue  # the approver of another node was first
             log.info("CSR %s of %s (%s) is approved", name, csr["spec"]["username"], csr["spec"]["signerName"])
             approved += 1
+        self.waiting = approved < len(pending)
         return approved
 
 
@@ -215,6 +220,12 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
     """Approve until ``stop`` is set or the file ``until`` exists; while the API is unreachable, wait for it."""
     approver: Approver | None = None
     seen, beat = "", -BEAT_SECONDS
+    changed = threading.Event()
+
+    def follow() -> None:
+        for _ in kube.watch(API, "CertificateSigningRequest", stop):
+            changed.set()
+
     while not stop.is_set() and not (until and until.exists()):
         began = time.monotonic()
         try:
@@ -225,11 +236,14 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
                         ready_event(kube)
                     log.info("Approving the CSRs of up to %d nodes", count)
                     approver = Approver(kube, count)
-            if approver is not None:
+                    threading.Thread(target=follow, name="CSRs", daemon=True).start()
+            due = began - beat >= BEAT_SECONDS
+            if approver is not None and (changed.is_set() or approver.waiting or due):
+                changed.clear()
                 approver.step()
-                if announce and began - beat >= BEAT_SECONDS:
+                if announce and due:
                     renew(kube, NAMESPACE, LEASE_PREFIX + socket.gethostname(), now=dt.datetime.now(dt.UTC))
-                    beat = began
+                beat = began if due else beat
         except (ClusterError, OSError) as error:
             if str(error) != seen:
                 log.warning("%s", error)

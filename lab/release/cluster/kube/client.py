@@ -13,6 +13,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -363,12 +364,13 @@ class Kube:
         and after a pause there is the next mapping. A silent watch notices ``stop`` only with its next event, so its
         thread should be a daemon.
         """
-        objects, version = Objects(), ""
+        objects, version, listed = Objects(), "", -RETRY_SECONDS
         params = {key: text for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text}
         while not stop.is_set():
             try:
                 path = self.path(api_version, kind, namespace)
                 if not version:
+                    listed = time.monotonic()
                     listing = self.request("GET", path, params=params).json()
                     # A list's items do not say what they are.
                     kept = {"apiVersion": api_version, "kind": kind}
@@ -388,6 +390,7 @@ class Kube:
             except ApiError as error:
                 if error.status == 410:  # what lies between was compacted away
                     version = ""
+                    stop.wait(max(0.0, listed + RETRY_SECONDS - time.monotonic()))
                     continue
                 log.warning("watching %s: %s", kind, error)
                 stop.wait(RETRY_SECONDS)

@@ -317,16 +317,19 @@ def cluster_version_operator(release_image: str) -> StaticPod:
     )
 
 
+APPROVER = "assisted-installer-controller"
+
+
 def assisted_installer_controller() -> StaticPod:
     """Approves the nodes' CSRs."""
-    secrets = f"{RESOURCES}/assisted-installer-controller"
+    secrets = f"{RESOURCES}/{APPROVER}"
     return StaticPod(
-        name="assisted-installer-controller",
+        name=APPROVER,
         namespace="assisted-installer",
         tag="agent-installer-csr-approver",
-        command=("/usr/bin/assisted-installer-controller", f"--kubeconfig={secrets}/kubeconfig"),
-        labels={"app": "assisted-installer-controller", "job-name": "assisted-installer-controller"},
-        secrets="assisted-installer-controller",
+        command=(f"/usr/bin/{APPROVER}", f"--kubeconfig={secrets}/kubeconfig"),
+        labels={"app": APPROVER, "job-name": APPROVER},
+        secrets=APPROVER,
     )
 
 

@@ -82,7 +82,7 @@ def test_a_kubelet_listens_and_forwards_in_every_family(config: InstallConfig) -
     files = kubelet(config)
     conf = yaml.safe_load(files["/etc/kubernetes/kubelet.conf"])
     assert conf["address"] == config.any_address
-    assert conf["featureGates"] == ({"IPv6DualStack": True} if config.dual_stack else {})
+    assert conf["featureGates"] == {"CSIMigration": False} | ({"IPv6DualStack": True} if config.dual_stack else {})
     assert conf["clusterDNS"] == [config.dns_ip]
     sysctls = files["/etc/sysctl.d/99-kubernetes.conf"].splitlines()
     assert ("net.ipv6.conf.all.forwarding=1" in sysctls) is (6 in config.families)

@@ -168,8 +168,9 @@ def test_master_ignition_is_a_whole_control_plane(bootstrapped):
     files = {f["path"]: f for f in config["storage"]["files"]}
     assert "/etc/mine" in files, "the user's MachineConfig is part of it"
     assert "/var/lib/etcd/member/snap/db" in files
-    folders = {"etcd": "manifests", "kube-apiserver": "manifests", "operators": "manifests-operators"}
-    for folder, pod in [(folders[s.name], p) for s in bootkube.stages(cluster, host) for p in s.pods]:
+    at_once = {"etcd", "kube-apiserver", "assisted-installer-controller"}
+    for pod in [p for s in bootkube.stages(cluster, host) for p in s.pods]:
+        folder = "manifests" if pod.name in at_once else "manifests-operators"
         text = read_data_url(files[f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml"]["contents"]["source"])
         spec = yaml.safe_load(text)["spec"]
         assert spec["hostNetwork"]

@@ -24,7 +24,7 @@ CHANGING = "dns-probe"
 NOWHERE = {4: ip_network("198.18.0.0/15"), 6: ip_network("2001:db8::/64")}
 PORT = 5353
 #: Seconds for one query, between two, and for a server to know the new address.
-QUERY_SECONDS, PAUSE_SECONDS, NEWS_SECONDS = 3.0, 0.5, 10.0
+QUERY_SECONDS, PAUSE_SECONDS, NEWS_SECONDS = 3.0, 0.1, 10.0
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,13 @@ def changing(now: dt.datetime, version: int) -> Object:
     """Return the EndpointSlice of the headless Service with an address that the time gives."""
     network = NOWHERE[version]
     address = network[int(now.timestamp()) % min(network.num_addresses, 2**32)]
-    meta = {
-        "name": CHANGING,
-        "namespace": NAMESPACE,
-        "labels": {"kubernetes.io/service-name": CHANGING, "endpointslice.kubernetes.io/managed-by": "dns-operator"},
+    labels = {
+        "kubernetes.io/service-name": CHANGING,
+        "endpointslice.kubernetes.io/managed-by": "dns-operator",
+        # As the endpoints' controller has it: else each change has each kube-proxy write all its rules anew.
+        "service.kubernetes.io/headless": "",
     }
+    meta = {"name": CHANGING, "namespace": NAMESPACE, "labels": labels}
     return {
         "apiVersion": "discovery.k8s.io/v1beta1",
         "kind": "EndpointSlice",

@@ -149,6 +149,9 @@ def test_the_first_look_comes_as_soon_as_the_cluster_says_how_many_nodes_it_has(
             stop.set()
             return []
 
+        def watch(self, *_arguments):
+            return iter(())
+
     monkeypatch.setattr(approver, "expected_nodes", lambda _kube: 1)
     monkeypatch.setattr(approver, "POLL_SECONDS", 60.0)
     thread = threading.Thread(target=approver.run, args=(Api(), stop), kwargs={"announce": False}, daemon=True)
@@ -175,6 +178,9 @@ def test_an_approver_gives_its_sign_of_life_after_a_look_at_all_requests_alone(m
             done.append(obj["metadata"]["name"])
             stop.set()
 
+        def watch(self, *_arguments):
+            return iter(())
+
     monkeypatch.setattr(approver, "expected_nodes", lambda _kube: 1)
     monkeypatch.setattr(approver, "POLL_SECONDS", 0.01)
     thread = threading.Thread(target=approver.run, args=(Api(), stop), daemon=True)
@@ -182,3 +188,33 @@ def test_an_approver_gives_its_sign_of_life_after_a_look_at_all_requests_alone(m
     thread.join(10)
     look = "CertificateSigningRequest"
     assert done == ["Event", look, look, approver.LEASE_PREFIX + socket.gethostname()]
+
+
+def test_an_approver_looks_when_a_request_changes_and_while_one_waits(monkeypatch):
+    stop, more = threading.Event(), threading.Event()
+    turns: list[int] = []
+    looks: list[int] = []
+
+    class Api:
+        def list(self, _api_version, _kind):
+            looks.append(len(turns))
+            return [client(common_name="x")] if len(looks) in (2, 4) else []
+
+        def watch(self, *_arguments):
+            more.wait(10)
+            yield {}
+
+    def pause(_took, _longest):
+        turns.append(1)
+        if len(turns) == 5:
+            more.set()
+        if len(turns) == 200:
+            stop.set()
+        return 0.001
+
+    monkeypatch.setattr(approver, "expected_nodes", lambda _kube: 1)
+    monkeypatch.setattr(approver.pace, "pause", pause)
+    approver.run(Api(), stop, announce=False)
+    requests = [turn for turn in looks if turn]
+    assert len(requests) == 5, "two looks that find one, each at it and at the nodes, and one that finds none"
+    assert requests[0] >= 5

@@ -210,7 +210,7 @@ def test_the_oldest_has_a_host_and_others_wait_for_it(world: World):
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"host": "Upper.example.com"}, "InvalidHost"),
+        ({"host": "", "subdomain": "a." * 120 + "a"}, "InvalidHost"),
         ({"path": "/a b\n  server evil 192.0.2.1:80"}, "ExtendedValidationFailed: spec.path"),
         ({"annotations": {"haproxy.router.openshift.io/timeout": "5s\n  use"}}, "ExtendedValidationFailed: metadata"),
         ({"annotations": {"haproxy.router.openshift.io/rate-limit-connections": "true"}}, "is not supported"),
@@ -223,6 +223,15 @@ def test_what_is_refused(world: World, spec: dict[str, Any], said: str):
     world.route("refused", **{"host": "refused.example.com", **spec})
     world.until("refused", said)
     world.kubectl("delete", "route", "refused")
+
+
+@pytest.mark.parametrize("field", ["host", "subdomain"])
+@pytest.mark.parametrize("text", ["a b", "Upper.example.com", "-a.b", "a..b", "a.b.", f"{'a' * 64}.b"])
+def test_a_host_that_is_no_dns_name_is_refused_at_once(world: World, field: str, text: str):
+    spec = {"to": {"name": "web"}, field: text}
+    route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "refused"}, "spec": spec}
+    done = world.hub.kubectl("create", "-f", "-", text=yaml.safe_dump(route))
+    assert f"spec.{field}: Invalid value" in done.stderr
 
 
 def test_what_haproxy_alone_refuses_costs_no_other_route(world: World):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -120,6 +121,19 @@ def test_a_watch_outlasts_compaction_and_an_api_that_is_away(server: Server, mon
         None, "5", "8", "8", "9", None, "20", None, "30"
     ]  # fmt: skip
     assert {query["labelSelector"] for query, _ in server.asked} == {"k=v"}
+
+
+def test_a_watch_that_is_always_too_late_does_not_list_without_a_pause(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "RETRY_SECONDS", 0.1)
+    server.lists = [(5, []), (6, []), (7, [])]
+    server.watches = [410, 410, [event("ADDED", pod("a", 8))]]
+    stop, began = threading.Event(), time.monotonic()
+    for objects in Kube(server.url, "", None).watch("v1", "Pod", stop):
+        if objects:
+            stop.set()
+    assert time.monotonic() - began >= 0.2
 
 
 def test_a_watch_that_is_cut_off_goes_on_where_it_was(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
