@@ -200,6 +200,9 @@ def test_an_approver_looks_when_a_request_changes_and_while_one_waits(monkeypatc
             looks.append(len(turns))
             return [client(common_name="x")] if len(looks) in (2, 4) else []
 
+        def get(self, *_arguments):
+            return None
+
         def watch(self, *_arguments):
             more.wait(10)
             yield {}

@@ -61,7 +61,7 @@ class Server(Api):
     def all(self, kind: str) -> list[Object]:
         return [obj for (of, _, _), obj in list(self.objects.items()) if of == kind]
 
-    def list(self, api_version: str, kind: str, *_: Any, fields: str = "") -> list[Object]:
+    def list(self, api_version: str, kind: str, *_: Any, accept: str = "", fields: str = "") -> list[Object]:
         return [obj for obj in self.all(kind) if f"spec.nodeName={obj['spec'].get('nodeName')}" == fields]
 
     def merge_patch(self, obj: Object, patch: Object, sub: str = "") -> Object:
