@@ -108,7 +108,8 @@ class NodeState:
         if self.target:
             entry["targetRevision"] = self.target
         if self.failed:
-            entry |= {"lastFailedRevision": self.failed, "lastFailedRevisionErrors": list(self.reasons)}
+            entry |= {"lastFailedRevision": self.failed, "lastFailedReason": "InstallerFailed"}
+            entry["lastFailedRevisionErrors"] = list(self.reasons)
         return entry
 
 
