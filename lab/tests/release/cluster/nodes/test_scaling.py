@@ -216,6 +216,41 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     assert probe(seen).condition == "Available", "no majority, no read"
 
 
+def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world):
+    """The member goes with the Node, what was made for it too; the next one of that name is another member."""
+    operator, api, members, ips = world
+    etcd = operator.etcd(None)
+    until(lambda: _members(operator))
+    nodes = [node("m1", ips[1]), node("m2", ips[2])]
+
+    def stepped():
+        step(operator, view(api, nodes))
+        return {m.name: m.id for m in etcd.members() if m.votes}
+
+    for joined in nodes:
+        name, ip = joined["metadata"]["name"], joined["status"]["addresses"][0]["address"]
+        made = ("ConfigMap", installerpod.NAMESPACE, f"static-pods-{name}-1")
+        until(lambda made=made: stepped() and made in api.objects)
+        peers = scaling.peers_for(name, staticpods.peer_url(ip), etcd.members())
+        members.start(staticpods.etcd(ip, name, peers), name, ip)
+        until(lambda name=name: name in stepped())
+        finish(api)
+
+    def of_m2():
+        return sorted(name for _, _, name in api.objects if "m2" in name)
+
+    before, made = stepped()["m2"], of_m2()
+    assert made == ["installer-1-m2", "node-resources-m2", "static-pods-m2-1"]
+    members.processes[-1].kill()
+    lost = nodes.pop()
+    until(lambda: "m2" not in stepped())
+    until(lambda: stepped() and not of_m2())
+    nodes.append(lost)
+    until(lambda: stepped() and of_m2() == made)
+    files = installerpod.files_of(api.get("", "Secret", "node-resources-m2", installerpod.NAMESPACE))
+    assert files[installerpod.MEMBER_ID] == next(m.id for m in etcd.members() if m.learner) != before
+
+
 def test_a_worker_gets_no_static_pod(world):
     operator, api, _, ips = world
     until(lambda: _members(operator))
