@@ -275,7 +275,7 @@ def test_a_forced_revision_reaches_every_node_and_a_broken_one_is_taken_back(ins
         )
     well(installation)
     with installation.lab.phase("a broken revision"):
-        broken = json.dumps({"data": {"kube-apiserver-certs_kubelet-ca.crt": "bm9uZQo="}})
+        broken = json.dumps({"data": {"kube-apiserver-certs_service-account.key": "bm9uZQo="}})
         words = ("-n", "openshift-etcd", "patch", "secret", "control-plane-resources", "--type=merge", "-p", broken)
         installation.kubectl(*words)
         wait_until(
