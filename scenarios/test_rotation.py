@@ -160,9 +160,9 @@ class Probes:
 
 
 @contextlib.contextmanager
-def short_days(installation: Installation, seconds: int = DAY_SECONDS) -> Iterator[None]:
-    """Have certificates live by days of so many seconds, until the end of the block, when all are renewed once more."""
-    installation.kubectl("create", *DAY_CONFIG, f"--from-literal=base={seconds}s")
+def short_days(installation: Installation) -> Iterator[None]:
+    """Have certificates live by days of DAY_SECONDS, until the end of the block, when all are renewed once more."""
+    installation.kubectl("create", *DAY_CONFIG, f"--from-literal=base={DAY_SECONDS}s")
     try:
         yield
     finally:
@@ -275,7 +275,7 @@ def test_a_forced_revision_reaches_every_node_and_a_broken_one_is_taken_back(ins
         )
     well(installation)
     with installation.lab.phase("a broken revision"):
-        broken = json.dumps({"data": {"kube-apiserver-certs_kubelet-ca.crt": "bm9uZQo="}})
+        broken = json.dumps({"data": {"kube-apiserver-certs_service-account.key": "bm9uZQo="}})
         words = ("-n", "openshift-etcd", "patch", "secret", "control-plane-resources", "--type=merge", "-p", broken)
         installation.kubectl(*words)
         wait_until(
@@ -313,10 +313,10 @@ def test_a_forced_revision_reaches_every_node_and_a_broken_one_is_taken_back(ins
 def test_a_cluster_that_was_off_until_all_its_short_certificates_had_run_out_comes_back(
     installation: Installation,
 ) -> None:
-    """With days of 15 s the control plane's certificates end after 7.5 minutes. Each node's operator still reaches its
+    """With days of 30 s the control plane's certificates end after 15 minutes. Each node's operator still reaches its
     own API server, and mends the rest."""
-    boots, lab, seconds = installation.ready_boots(), installation.lab, 15
-    with short_days(installation, seconds):
+    boots, lab, seconds = installation.ready_boots(), installation.lab, DAY_SECONDS
+    with short_days(installation):
 
         def short() -> bool:
             notes = certificates(installation)

@@ -128,7 +128,7 @@ class Rotation:
             old = files.get("etcd-certs/server.crt", "")
             if old:
                 made, ends = certificates.validity(old)
-                moment = made + min(lifetime, ends - made) * rotation.TARGET_PART
+                moment = made + min(lifetime, ends - made) * rotation.PART
                 if moment > now and certificates.signed_by(old, signer.certificate):
                     due = min(due, moment)
                     continue
@@ -136,7 +136,7 @@ class Rotation:
             files |= assets.etcd_files(signer, name, ips, life)
             self._put(resource_secret(PERSONAL + name, files))
             log.info("The certificate of etcd on %s is renewed", name)
-            due = min(due, now + life * rotation.TARGET_PART)
+            due = min(due, now + life * rotation.PART)
         return due
 
     def run(self, stop: threading.Event) -> None:

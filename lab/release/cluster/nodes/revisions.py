@@ -204,11 +204,11 @@ class Revisions:
 
     def _forget(self, number: int) -> None:
         """Remove the objects of an old revision; installer pods stay as long as they are a node's only ones."""
-        names = self._states
-        for node, state in names.items():
+        for node, state in self._states.items():
             if state.current != number:
                 self._kube.delete("v1", "ConfigMap", pods_map_name(node, number), NAMESPACE)
                 self._kube.delete("v1", "Pod", f"{INSTALLER}{number}-{node}", NAMESPACE)
+                self._kube.delete("v1", "Secret", f"{PERSONAL}{node}-{number}", NAMESPACE)
         self._kube.delete("v1", "Secret", f"{CONTROL_PLANE}-{number}", NAMESPACE)
         self._kube.delete("v1", "ConfigMap", f"{STATUS}{number}", NAMESPACE)
 
@@ -254,8 +254,10 @@ class Revisions:
             raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE}-{self.latest} is not there: node {name} waits")
         stages = self._stages(node, peers)
         if machineconfig.role_of(node) == "arbiter":
-            ca = {path: text for path, text in files_of(source).items() if path.startswith("etcd-certs/")}
-            source = resource_secret(f"{PERSONAL}{name}-{self.latest}", ca)
+            # Nothing else writes its own certificate, which may have been renewed.
+            own = files_of(self._kube.get("v1", "Secret", PERSONAL + name, NAMESPACE) or {"metadata": {}})
+            own |= {path: text for path, text in files_of(source).items() if path.startswith("etcd-certs/")}
+            source = resource_secret(f"{PERSONAL}{name}-{self.latest}", own)
             self._kube.create(source)
         self._create(name, stages, [source], peers, before=state.current)
         log.info("Node %s gets revision %d of its static pods", name, self.latest)

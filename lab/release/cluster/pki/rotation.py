@@ -1,8 +1,8 @@
 """The plan by which certificates are renewed, as library-go's certrotation: pure, over what is kept.
 
-What is signed is renewed after 80 % of its life. A signer gets a successor at half of its own, which is trusted at once
-and signs when all who read the CAs have had the time to; those signed by the one before are then renewed, and it is
-trusted until it ends. With a ``day`` that is shorter than one, all lives are shorter in proportion.
+All are renewed at half of their lives. A signer first gets a successor, which is trusted at once and signs when all who
+read the CAs have had the time to; what the one before has signed is then renewed, and it is trusted until it ends. With
+a ``day`` that is shorter than one, all lives are shorter in proportion.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from lab.release.cluster.pki.store import SIGNERS, TARGETS, Kept
 #: For how many days, and how many seconds at least, a signer is trusted before it signs: kube-apiserver looks at its
 #: files each minute.
 SETTLE_DAYS, SETTLE_SECONDS = 3, 120.0
-#: The parts of their lives after which a signer gets a successor, and all else is renewed.
-SIGNER_PART, TARGET_PART = 0.5, 0.8
-#: The shortest day: the rest of a life of 30 is then longer than it takes a program to read a file again.
-SHORTEST_DAY = dt.timedelta(seconds=15)
+#: The part of its life after which a certificate is renewed: OpenShift's 15 of 30 days.
+PART = 0.5
+#: The shortest day, for which half of a life of 30 is longer than the five minutes within which client-go reads a
+#: certificate again. With 15 s, controller manager and scheduler lost their leases.
+SHORTEST_DAY = dt.timedelta(seconds=30)
 
 
 def parse_day(text: str) -> dt.timedelta:
@@ -68,10 +69,10 @@ def _trusted(texts: list[str], now: dt.datetime) -> str:
     return "".join(found.values())
 
 
-def _part(pair: Pair, lifetime: dt.timedelta, part: float) -> dt.datetime:
-    """Return when a part is over of a certificate's life, or of ``lifetime`` if that is shorter."""
+def _half(pair: Pair, lifetime: dt.timedelta) -> dt.datetime:
+    """Return when half of a certificate's life is over, or of ``lifetime`` if that is shorter."""
     made, ends = certificates.validity(pair.certificate)
-    return made + min(lifetime, ends - made) * part
+    return made + min(lifetime, ends - made) * PART
 
 
 class _Round:
@@ -112,7 +113,7 @@ class _Round:
         elif old.next is not None:
             if not self.later(certificates.validity(old.next.certificate)[0] + self.settle):
                 self.change(asset, Kept(old.next), "its successor is trusted by now")
-        elif old.asked or not self.later(_part(old.pair, lifetime, SIGNER_PART)):
+        elif old.asked or not self.later(_half(old.pair, lifetime)):
             reason = "somebody asks for it" if old.asked else "it is past its refresh time"
             self.change(asset, replace(old, next=make(), asked=False), reason)
             self.later(self._now + self.settle)
@@ -126,13 +127,13 @@ class _Round:
             reason = "somebody asks for it"
         elif not certificates.signed_by(old.pair.certificate, signer.certificate):
             reason = "its signer has changed"
-        elif not self.later(_part(old.pair, lifetime, TARGET_PART)):
+        elif not self.later(_half(old.pair, lifetime)):
             reason = "it is past its refresh time"
         else:
             return
         pair = make(signer)
         self.change(asset, Kept(pair), reason)
-        self.later(_part(pair, lifetime, TARGET_PART))
+        self.later(_half(pair, lifetime))
 
 
 def limited(lifetime: dt.timedelta, signer: Pair, now: dt.datetime) -> dt.timedelta:

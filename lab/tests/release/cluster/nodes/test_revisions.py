@@ -142,6 +142,26 @@ def test_an_installer_that_lost_its_power_is_made_anew():
     assert world.current()["m0"]["targetRevision"] == 2
 
 
+def test_an_arbiter_gets_its_own_certificate_and_no_key_of_the_control_plane():
+    world = World()
+    arbiter = node("a0", "192.0.2.8", "arbiter")
+    arbiter["status"] |= READY
+    personal = installerpod.resource_secret("node-resources-a0", {"etcd-certs/server.crt": "own"})
+    world.api.create(personal)
+    world.nodes.append(arbiter)
+    world.operator.install(arbiter, staticpods.arbiter(CONFIG, "192.0.2.8", "a0", "p=q"), [personal], "p=q")
+    world.start("a0", 1)
+    world.end("a0", 1)
+    world.step()
+    assert "a0" not in world.current("KubeAPIServer")
+    world.force("because")
+    world.step()  # the first by its name
+    stored = world.api.get("", "Secret", "node-resources-a0-2", installerpod.NAMESPACE)
+    assert set(installerpod.files_of(stored)) == {"etcd-certs/server.crt", "etcd-certs/ca.crt"}
+    pods = world.api.get("", "ConfigMap", "static-pods-a0-2", installerpod.NAMESPACE)["data"]
+    assert list(pods) == ["0-etcd_etcd.yaml"]
+
+
 def test_objects_of_old_revisions_go():
     world = World()
     for number in range(2, 9):
