@@ -22,7 +22,7 @@ from scenarios.testing.upgrade import (
 
 pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 
-ANY = params(lambda row: row.thorough and row.topology.startswith(("sno-ipv4", "compact-ipv4")))
+ANY = params(lambda row: row.thorough and row.topology.startswith(("sno-ipv4-static-uefi", "compact-ipv4-static-uefi")))
 VERSION_OPERATOR = "lab.release.cluster.version_operator.command"
 
 
