@@ -26,7 +26,7 @@ from lab.release.cluster.kube.resources import config_map
 from lab.release.cluster.nodes import fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
-from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted, is_installer
+from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted, is_busy, is_installer
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
@@ -169,7 +169,7 @@ class Scaling:
         pending = [n for n in view.etcd_nodes if address(n) and n["metadata"]["name"] not in installed]
         joining = sorted(pending, key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
-        busy = [p for p in view.pods if is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
+        busy = [p for p in view.pods if is_busy(p)]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
         if pending or any(not m.votes for m in members) or self._nodes_missing(view):

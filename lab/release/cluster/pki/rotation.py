@@ -161,9 +161,10 @@ def plan(
     bundles = {
         asset: _trusted(
             [
+                # In one order, or files that are read at a start alone would change once more.
+                trusted.get(asset, ""),
                 look.kept[asset].pair.certificate,
                 (follower.certificate if (follower := look.kept[asset].next) else ""),
-                trusted.get(asset, ""),
             ],
             now,
         )
