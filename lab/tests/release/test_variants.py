@@ -4,10 +4,14 @@ import subprocess
 
 import pytest
 
+from lab.release import payload
 from lab.release.__main__ import main
+from lab.release.cluster.kube import payload as payload_objects
+from lab.release.cluster.kube.payload import Manifest
+from lab.release.cluster.version_operator.updates import precedence
 from lab.release.components import COMPONENTS
 from lab.release.stage.errors import ReleaseError
-from lab.release.variants import NONE, REAL_AGENT, VARIANTS, changed, chosen, named
+from lab.release.variants import NEXT, NONE, REAL_AGENT, VARIANTS, changed, chosen, edited, named
 
 BY_TAG = {component.tag: component for component in COMPONENTS}
 DIGESTS = {tag: f"sha256:{number:064x}" for number, tag in enumerate(BY_TAG, 1)}
@@ -97,3 +101,19 @@ def test_fio_of_another_agent_says_nothing_in_front_of_its_json(tmp_path):
     )
     # Whatever stands in front of the first --name holds for all jobs.
     assert completed.stdout == "--invalidate=0 --name=test --filename /dev/v db\n"
+
+
+@pytest.mark.parametrize("name", NEXT)
+def test_a_release_to_upgrade_to_has_other_images_and_manifests(name):
+    variant, before = NEXT[name], payload.release_manifests()
+    assert {tag for tag, item in BY_TAG.items() if changed(item, variant) != item} == set(variant.marked)
+    after = edited(before, variant)
+    assert {file for file, text in after.items() if before.get(file) != text} == set(variant.manifests)
+    objects = {file: payload_objects.read_objects(text, file) for file, text in after.items() if "{{" not in text}
+    bindings = {
+        obj["metadata"]["name"]: Manifest("x", 50, "x", obj).annotated("release.openshift.io/delete")
+        for obj in objects["0000_50_console_02_roles.yaml"]
+        if obj["kind"] == "ClusterRoleBinding"
+    }
+    assert bindings == {"console": True, "console-viewer": False}
+    assert precedence(variant.version) > precedence(payload.BASE_VERSION)

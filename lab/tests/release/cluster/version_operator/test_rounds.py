@@ -18,6 +18,7 @@ class Api:
         self.reads: Counter[str] = Counter()
         self.written = []
         self.operator = {"metadata": {"name": "etcd"}}
+        self.deployments = []
 
     def get(self, api_version, kind, name, namespace=None):
         self.reads[kind] += 1
@@ -26,7 +27,7 @@ class Api:
 
     def list(self, api_version, kind, *_, **__):
         self.reads[kind] += 1
-        return [self.operator] if kind == "ClusterOperator" else []
+        return {"ClusterOperator": [self.operator], "Deployment": self.deployments}.get(kind, [])
 
     def replace(self, obj, sub=""):
         self.written.append(obj)
@@ -107,3 +108,26 @@ def test_an_operator_is_unavailable_when_its_probes_have_failed_for_long_enough(
     loop.step()
     available = next(c for c in api.written[-1]["status"]["conditions"] if c["type"] == "Available")
     assert (available["status"], available["message"]) == ("False", "no quorum")
+
+
+@pytest.mark.parametrize(("begun", "version"), [(set(), "4.17.0"), ({"etcd"}, "4.18.0"), (None, "4.18.0")])
+def test_an_operator_whose_turn_has_not_come_keeps_its_version(rounds, begun, version):
+    api, loop, busy, _ = rounds
+    busy[0] = False
+    api.operator["status"] = {"versions": [{"name": "operator", "version": "4.17.0"}]}
+    loop._rollout.begun = begun
+    assert loop.step()["etcd"].good
+    assert api.operator["status"]["versions"] == [{"name": "operator", "version": version}]
+
+
+def test_an_operator_with_pods_of_the_release_before_says_so(rounds):
+    api, loop, busy, _ = rounds
+    busy[0] = False
+    meta = {"namespace": "openshift-etcd", "name": "d", "generation": 2}
+    related = [{"group": "", "resource": "namespaces", "name": "openshift-etcd"}]
+    api.operator["status"] = {"versions": [{"name": "operator", "version": "4.17.0"}], "relatedObjects": related}
+    api.deployments = [{"metadata": meta, "spec": {}, "status": {"observedGeneration": 1}}]
+    loop._rollout.begun = {"etcd"}
+    finding = loop.step()["etcd"]
+    assert (finding.good, finding.condition, finding.reason) == (False, "Progressing", "RolloutInProgress")
+    assert "Deployment openshift-etcd/d has not been looked at yet" in finding.message
