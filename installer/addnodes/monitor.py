@@ -258,7 +258,8 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
     if seen.host.get("status") == HostStatus.ERROR:
         host.failed = problems_of(seen.host)[0]
     if stage := str((seen.host.get("progress") or {}).get("current_stage") or ""):
-        host.say(logging.INFO, stage)
+        # Its service calls it done as soon as it reboots, since nobody tells it of more.
+        host.say(logging.INFO, Stage.REBOOTING if stage == Stage.DONE else stage)
     state = seen.state()
     # A host that reboots answers nowhere for a while, and a request that is approved waits no more: neither is a step
     # back.
