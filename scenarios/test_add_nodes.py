@@ -44,7 +44,8 @@ def described(deployment: Deployment, **changes: object) -> None:
     host = agent_config(deployment.topology)["hosts"][-1]
     folder = deployment.directory / "nodes"
     folder.mkdir(mode=0o700, exist_ok=True)
-    write_private(folder / "nodes-config.yaml", yaml.safe_dump({"hosts": [host | changes]}, sort_keys=False))
+    document = {"additionalNTPSources": [deployment.topology.gateway], "hosts": [host | changes]}
+    write_private(folder / "nodes-config.yaml", yaml.safe_dump(document, sort_keys=False))
 
 
 @pytest.mark.parametrize("deployment", ["sno-ipv4-static-uefi-added", "compact-ipv4-static-uefi-added"], indirect=True)

@@ -117,7 +117,7 @@ def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
     """All that goes into the hosts' Ignition config; `target_name` is for messages. Raises ConfigError for networks."""
     install, release, cluster, tokens = parts.install, parts.payload.release, parts.cluster, parts.access.tokens
     hosts = tuple(host if host.role else replace(host, role="worker") for host in parts.config.hosts)
-    sources = digest_sources(install)
+    sources, sources_of_time = digest_sources(install), parts.config.additional_ntp_sources or cluster.ntp_sources
     return LiveInputs(
         rendezvous_ip=EACH_ITS_OWN,
         release_image=release.image,
@@ -131,12 +131,13 @@ def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
         pull_secret=install.pull_secret,
         ssh_keys=tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()),
         manifests=manifests.cluster_manifests(
-            manifests.Inputs(install, (), hosts, release.image, release_version=release.version)
+            manifests.Inputs(install, sources_of_time, hosts, release.image, release_version=release.version)
         ),
         hosts=tuple(host_files(hosts, target_name, required=len(hosts))),
         registries_conf=registries_conf(sources) if sources else "",
         ca_bundle=install.additional_trust_bundle,
         proxy=proxy_environment(install),
+        ntp_sources=sources_of_time,
         masters=sum(host.role == "master" for host in hosts),
         workers=sum(host.role == "worker" for host in hosts),
         console=bool(parts.payload.agent_files),

@@ -10,6 +10,7 @@ from typing import Any
 from installer.common.formats import YamlError
 from installer.common.formats.yamltext import dump, load
 from installer.common.inputs import read_input
+from installer.config.decode import key
 from installer.config.fielderror import FieldError, invalid, raise_if_any, required, unsupported
 from installer.config.load import decode_file, decoded_text
 from installer.config.rules import agent as rules
@@ -32,7 +33,7 @@ _TYPED_HINTS = ("minSizeGigabytes", "rotational")
 
 @dataclass(frozen=True)
 class NodesConfig:
-    """nodes-config.yaml. `ssh_key` and `cpu_architecture` are the cluster's where they are empty."""
+    """nodes-config.yaml. Time sources, `ssh_key` and `cpu_architecture` are the cluster's where they are empty."""
 
     hosts: tuple[Host, ...] = ()
     _: KW_ONLY
@@ -41,6 +42,7 @@ class NodesConfig:
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     cpu_architecture: str = ""
     ssh_key: str = ""
+    additional_ntp_sources: tuple[str, ...] = key("additionalNTPSources", default=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,9 @@ def _problems(config: NodesConfig) -> Iterator[FieldError]:
     for line in filter(None, config.ssh_key.split("\n")):
         if problem := check.ssh_key(line):
             yield invalid("sshKey", check.without_private_key(line), problem)
-    yield from rules.hosts(AgentConfig(), config.hosts)
+    own = AgentConfig(additional_ntp_sources=config.additional_ntp_sources)
+    yield from rules.agent_config(own)
+    yield from rules.hosts(own, config.hosts)
     names: dict[str, int] = {}
     for index, host in enumerate(config.hosts):
         if host.role == "arbiter":

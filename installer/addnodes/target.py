@@ -26,6 +26,9 @@ from installer.hub.kube.kinds import BARE_METAL_HOST, CONFIG_MAP, SECRET, Json, 
 CLUSTER_VERSION = Kind("config.openshift.io", "v1", "clusterversions", "ClusterVersion", namespaced=False)
 PROXY = Kind("config.openshift.io", "v1", "proxies", "Proxy", namespaced=False)
 NODE = Kind("", "v1", "nodes", "Node", namespaced=False)
+_MACHINE_CONFIG = ("machineconfiguration.openshift.io", "v1")
+POOL = Kind(*_MACHINE_CONFIG, "machineconfigpools", "MachineConfigPool", namespaced=False)
+MACHINE_CONFIG = Kind(*_MACHINE_CONFIG, "machineconfigs", "MachineConfig", namespaced=False)
 PULL_SECRET = Key("openshift-config", "pull-secret")
 TRUST_BUNDLE = Key("openshift-config", "user-ca-bundle")
 INSTALL_CONFIG = Key("kube-system", "cluster-config-v1")
@@ -37,7 +40,8 @@ PLAIN_PORT = 22624
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """A running cluster. `install`: its install-config as it is now, with pull secret, trust bundle and proxy; `url`
-    and `ca` (PEM, empty for plain HTTP): where its workers get their Ignition config."""
+    and `ca` (PEM, empty for plain HTTP): where its workers get their Ignition config; `ntp_sources`: what that gives
+    them."""
 
     cluster_id: str
     release_image: str
@@ -46,6 +50,7 @@ class Target:
     url: str
     ca: str
     members: Mapping[str, Member]
+    ntp_sources: tuple[str, ...] = ()
 
     @property
     def domain(self) -> str:
@@ -105,6 +110,7 @@ def read(api: Api, kubeconfig: Path) -> Target:
         url=url,
         ca=ca,
         members=_members(api, install),
+        ntp_sources=_time_sources(api),
     )
 
 
@@ -148,6 +154,17 @@ def _server(secret: Json | None, otherwise: str) -> tuple[str, str]:
         return url, "".join(_content(str(item["source"])) for item in authorities)
     except (ValueError, LookupError, TypeError, AttributeError):
         raise ConfigError(f"Secret {USER_DATA}: its userData is no pointer to a machine-config server") from None
+
+
+def _time_sources(api: Api) -> tuple[str, ...]:
+    """Return the servers and pools in the workers' chrony.conf; none where no MachineConfig has one."""
+    pool = api.get(POOL, Key("", "worker")) or {}
+    name = ((pool.get("spec") or {}).get("configuration") or {}).get("name")
+    rendered = (api.get(MACHINE_CONFIG, Key("", str(name))) if name else None) or {}
+    files = ((((rendered.get("spec") or {}).get("config") or {}).get("storage") or {}).get("files")) or []
+    texts = [_content(str(file["contents"]["source"])) for file in files if file.get("path") == "/etc/chrony.conf"]
+    words = [line.split() for text in texts for line in text.splitlines()]
+    return tuple(line[1] for line in words if len(line) > 1 and line[0] in ("server", "pool"))
 
 
 def _content(url: str) -> str:

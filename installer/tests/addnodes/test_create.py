@@ -16,7 +16,9 @@ from installer.addnodes import access
 from installer.addnodes.target import (
     CLUSTER_VERSION,
     INSTALL_CONFIG,
+    MACHINE_CONFIG,
     NODE,
+    POOL,
     PROXY,
     PULL_SECRET,
     TRUST_BUNDLE,
@@ -79,7 +81,9 @@ def cluster(
     authorities = {"tls": {"certificateAuthorities": [{"source": f"data:;base64,{b64(CA)}"}]}}
     pointer = {"ignition": {"version": "3.2.0", "config": {"merge": [{"source": URL}]}, "security": authorities}}
     addresses = [{"type": "InternalIP", "address": "192.168.111.80"}, {"type": "Hostname", "address": "master-0"}]
-    store = Store([CLUSTER_VERSION, PROXY, NODE, CONFIG_MAP, SECRET])
+    chrony = {"path": "/etc/chrony.conf", "contents": {"source": "data:,pool%20ntp.example%20iburst%0Artcsync"}}
+    rendered = {"spec": {"config": {"storage": {"files": [chrony]}}}}
+    store = Store([POOL, MACHINE_CONFIG, CLUSTER_VERSION, PROXY, NODE, CONFIG_MAP, SECRET])
     history = [{"image": release, "version": "4.18.0-test", "state": "Completed"}]
     for kind, key, members in (
         (CLUSTER_VERSION, Key("", "version"), {"spec": {"clusterID": "1" * 8}, "status": {"history": history}}),
@@ -88,6 +92,8 @@ def cluster(
         (CONFIG_MAP, TRUST_BUNDLE, {"data": {"ca-bundle.crt": registry.ca_pem}}),
         (CONFIG_MAP, INSTALL_CONFIG, {"data": {"install-config": yaml.safe_dump(install)}}),
         (SECRET, USER_DATA, {"data": {"userData": b64(json.dumps(pointer))}}),
+        (POOL, Key("", "worker"), {"spec": {"configuration": {"name": "rendered-worker-1"}}}),
+        (MACHINE_CONFIG, Key("", "rendered-worker-1"), rendered),
         (NODE, Key("", "master-0"), {"status": {"addresses": addresses}}),
     ):
         store.create(kind, key, kind.new(key, **members))
@@ -126,6 +132,8 @@ def test_an_image_imports_the_cluster_and_adds_the_host(cluster, capsys):
     assert files["/etc/assisted/hostconfig/worker-9/role"] == "worker"
     assert "/dev/vdb" in files["/etc/assisted/hostconfig/worker-9/root-device-hints.yaml"]
     assert "192.168.111.87" in files["/etc/assisted/network/host0/eth0.nmconnection"]
+    assert files["/etc/chrony.conf"].startswith("server ntp.example iburst\n")
+    assert "ntp.example" in files["/etc/assisted/manifests/infraenv.yaml"]
     # Of the cluster's own keys a host gets none, and its service's certificate is for the host itself.
     assert {path for path in files if path.startswith("/opt/agent/tls/")} == {
         f"/opt/agent/tls/{name}" for name in ("ca.crt", "service.crt", "service.key")
@@ -161,6 +169,7 @@ def test_tokens_are_in_the_cluster_and_last_as_long_as_they_are_good_for_a_day(c
     ("config", "words", "says"),
     [
         ({"rendezvousIP": "192.168.111.80"}, [], 'unknown field "rendezvousIP"'),
+        ({"additionalNTPSources": ["a b"]}, [], "additionalNTPSources: Invalid value"),
         ({"hosts": []}, [], "hosts: Required value: at least one host must be defined"),
         ({"hosts": [HOST, {**HOST, "hostname": "b"}]}, [], "hosts[1].interfaces[0].macAddress: Invalid value"),
         (

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Collection
 
-from lab.release.cluster.controller.command import API, CLIENT, LEASE_PREFIX, NAMESPACE, SERVING
+from lab.release.cluster.controller.command import API, CLIENT, LEASE_PREFIX, NAMESPACE, SERVING, read_request
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.conditions import Finding
 from lab.release.cluster.kube.lease import API as LEASE_API
@@ -28,6 +29,21 @@ def pending(csrs: list[Object], now: dt.datetime) -> list[str]:
     )
 
 
+def newcomers(csrs: list[Object], nodes: Collection[str]) -> list[str]:
+    """Return the CSRs that nobody has answered by which nodes would join a cluster that has these: an administrator's
+    to answer, once the cluster is installed."""
+    found = []
+    for csr in csrs:
+        if csr["spec"].get("signerName") == CLIENT and not (csr.get("status") or {}).get("conditions"):
+            try:
+                node = read_request(csr).common_name.removeprefix("system:node:")
+            except (ValueError, KeyError):
+                continue
+            if node and node not in nodes:
+                found.append(str(csr["metadata"]["name"]))
+    return found
+
+
 def machine_approver(view: View) -> Finding:
     """Check that each approver looks at CSRs, and that no kubelet's has been overlooked."""
     lacking = dict.fromkeys(masters_without(view, NAMESPACE, LEASE_PREFIX), "its pod is not Ready")
@@ -40,7 +56,11 @@ def machine_approver(view: View) -> Finding:
     if lacking or not view.masters:
         text = "; ".join(f"{name}: {seen}" for name, seen in sorted(lacking.items())) or "no control plane node yet"
         return Finding(False, f"Approvers: {text}", "NoApprover", condition(view, view.masters, lacking))
-    if waiting := pending(view.kube.list(API, "CertificateSigningRequest"), view.now):
+    csrs = view.kube.list(API, "CertificateSigningRequest")
+    new = newcomers(csrs, {str(node["metadata"]["name"]) for node in view.nodes}) if view.installed else []
+    if waiting := pending([csr for csr in csrs if csr["metadata"]["name"] not in new], view.now):
         shown = f"{len(waiting)} CSRs have been pending for more than {CSR_SECONDS} s: {', '.join(waiting[:3])}"
         return Finding(False, shown, "PendingCSRs")
-    return Finding(True, f"Each approver looks at CSRs, and none has been pending for more than {CSR_SECONDS} s")
+    text = f"Each approver looks at CSRs, and none has been pending for more than {CSR_SECONDS} s"
+    asked = f"; nodes that are to join wait for an administrator to approve {', '.join(sorted(new)[:3])}" if new else ""
+    return Finding(True, text + asked)

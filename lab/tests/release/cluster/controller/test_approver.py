@@ -14,6 +14,7 @@ from cryptography.x509.oid import NameOID
 
 from lab.release.cluster.controller import command as approver
 from lab.release.cluster.errors import ApiError
+from lab.release.cluster.nodes.probes.machine_approver import newcomers
 from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -79,6 +80,13 @@ def test_client_requests_beside_the_shape_are_refused(changes, why):
 def test_a_name_cannot_join_twice_nor_more_nodes_than_asked_for():
     assert "has joined already" in refusal(client(), {"n1": NODE}, 3)
     assert "all 1 nodes" in refusal(client(), {"other": NODE}, 1)
+
+
+def test_who_would_join_waits_for_an_administrator_and_who_has_joined_is_overlooked():
+    asked = [client(), serving(), {**client(), "status": {"conditions": [{"type": "Denied"}]}}]
+    broken = {"metadata": {"name": "x"}, "spec": {"signerName": approver.CLIENT, "request": "?"}}
+    assert newcomers([*asked, broken], {"other"}) == ["csr-1"]
+    assert newcomers(asked, {"n1"}) == []
 
 
 class Waiting:
