@@ -224,8 +224,9 @@ def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world):
     nodes = [node("m1", ips[1]), node("m2", ips[2])]
 
     def stepped():
+        """Return the voters' ids by name; nothing while etcd elects a leader."""
         step(operator, view(api, nodes))
-        return {m.name: m.id for m in etcd.members() if m.votes}
+        return {m.name: m.id for m in _members(operator) if m.votes}
 
     for joined in nodes:
         name, ip = joined["metadata"]["name"], joined["status"]["addresses"][0]["address"]
@@ -239,11 +240,12 @@ def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world):
     def of_m2():
         return sorted(name for _, _, name in api.objects if "m2" in name)
 
-    before, made = stepped()["m2"], of_m2()
+    before, made = until(stepped)["m2"], of_m2()
     assert made == ["installer-1-m2", "node-resources-m2", "static-pods-m2-1"]
     members.processes[-1].kill()
+    members.processes[-1].wait(10)
     lost = nodes.pop()
-    until(lambda: "m2" not in stepped())
+    until(lambda: "m2" not in (stepped() or {"m2": ""}))
     until(lambda: stepped() and not of_m2())
     nodes.append(lost)
     until(lambda: stepped() and of_m2() == made)
