@@ -139,6 +139,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             file("/etc/kubernetes/kubelet.conf", _kubelet_conf(config)),
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
+            file("/usr/local/bin/end-containers.sh", templates.text("end-containers.sh"), 0o755),
             file(f"/usr/local/bin/{FIRSTBOOT_SCRIPT}", templates.text(FIRSTBOOT_SCRIPT), 0o755),
             file("/etc/NetworkManager/conf.d/sdn.conf", SDN_CONF),
             # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
@@ -146,6 +147,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         ],
         units=[
             unit("nodeip-configuration.service", templates.text("nodeip-configuration.service")),
+            unit("end-containers.service", templates.text("end-containers.service")),
             unit("kubelet.service", templates.text("kubelet.service")),
             unit(FIRSTBOOT, templates.text(FIRSTBOOT)),
         ],

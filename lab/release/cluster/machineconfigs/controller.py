@@ -36,12 +36,13 @@ class Controller:
     """The controller; `step` does what can be done now, `run` repeats it at each change.
 
     `control_plane` says what the control plane lacks, and nothing while all of it serves: only then another of its
-    nodes may go.
+    nodes may go. The node that the controller runs on goes last, or another would have to lead first.
     """
 
-    def __init__(self, kube: Kube, control_plane: Callable[[], str]) -> None:
+    def __init__(self, kube: Kube, control_plane: Callable[[], str], own: str = "") -> None:
         self._kube = kube
         self._control_plane = control_plane
+        self._own = own
         self._draining: dict[str, tuple[str, float]] = {}
         self.busy = False
 
@@ -117,7 +118,7 @@ class Controller:
         if pool["spec"].get("paused") or not pool["spec"].get("configuration"):
             return ""
         wanted = pool["spec"]["configuration"]["name"]
-        chosen = pools.candidates(pool, members)
+        chosen = pools.candidates(pool, members, self._own)
         # A node that goes back to what it runs, or has failed, is mended whatever else is wrong.
         ordinary = [node for node in chosen if not pools.failing(node) and not pools.draining(node)]
         held = ""

@@ -13,6 +13,7 @@ import ctypes
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,7 +28,7 @@ from lab.release.cluster.machineconfigs.pools import notes
 
 log = logging.getLogger(__name__)
 
-#: Between two looks whether all files are as they were; after a failure; while something is waited for.
+#: Between two looks whether all files are as they were, and after a failure.
 LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 COMPONENT = "machineconfigdaemon"
@@ -55,17 +56,26 @@ class Daemon:
         self._kube = kube
         self._node = node
         self._rebooting = False
+        # The config that was tried in vain last, and when it may be tried again.
+        self._failed, self._again = "", 0.0
         self._host = Host()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="host", initializer=enter_host)
         self._on_host = on_host or (lambda function, *arguments: self._executor.submit(function, *arguments).result())
         self._configs: dict[str, Object] = {}
         self._seen: tuple[str, tuple[object, ...]] = ("", ())
 
+    @property
+    def failed(self) -> bool:
+        """Whether something is to be tried again."""
+        return bool(self._failed)
+
     def step(self, node: Object) -> None:
         """Do what can be done now. Raises ApiError; what goes wrong on the node is told on the Node."""
         own = notes(node)
         current, desired = own.get(pools.CURRENT), own.get(pools.DESIRED)
         if not current or not desired or self._rebooting:
+            return
+        if desired == self._failed and time.monotonic() < self._again:
             return
         try:
             pending = self._on_host(self._host.load, host.PENDING)
@@ -75,10 +85,11 @@ class Daemon:
                 self._go(own, pending)
             else:
                 self._stay(own)
+            self._failed = ""
         except Unreconcilable as error:
-            self._tell(own, pools.UNRECONCILABLE, str(error))
+            self._fail(own, pools.UNRECONCILABLE, str(error))
         except (HostError, OSError, KeyError, TypeError, ValueError) as error:
-            self._tell(own, pools.DEGRADED, str(error))
+            self._fail(own, pools.DEGRADED, str(error))
 
     def _stay(self, own: dict[str, str]) -> None:
         """Check that the node is as its config has it; open it, where it was drained for one that nobody wants any
@@ -112,8 +123,8 @@ class Daemon:
         if not begun and not self._forced():
             self._check(old)
         reboots = changes.REBOOT in what.actions
-        if own.get(pools.STATE) != pools.WORKING:
-            self._tell(own, pools.WORKING, "")
+        if own.get(pools.STATE) != pools.WORKING and name != self._failed:
+            self._annotate(own, {pools.STATE: pools.WORKING, pools.REASON: ""})
         if reboots and not self._drained(own, name):
             return
         if not begun or not pending["written"]:
@@ -182,11 +193,11 @@ class Daemon:
             self._configs = dict([*self._configs.items()][-1:]) | {name: config}
         return self._configs[name]
 
-    def _tell(self, own: dict[str, str], state: str, reason: str) -> None:
-        if (own.get(pools.STATE), own.get(pools.REASON, "")) == (state, reason):
-            return
-        self._annotate(own, {pools.STATE: state, pools.REASON: reason})
-        if reason:
+    def _fail(self, own: dict[str, str], state: str, reason: str) -> None:
+        """Tell what went wrong, and try it again in a while."""
+        self._failed, self._again = own[pools.DESIRED], time.monotonic() + RETRY_SECONDS
+        if (own.get(pools.STATE), own.get(pools.REASON)) != (state, reason):
+            self._annotate(own, {pools.STATE: state, pools.REASON: reason})
             self._say("OnDiskStateValidationFailed" if "on-disk" in reason else "FailedToUpdate", reason, "Warning")
 
     def _annotate(self, own: dict[str, str], changed: dict[str, Any]) -> None:
@@ -223,7 +234,7 @@ def run(kube: Kube, node: str, stop: threading.Event) -> None:
             continue
         try:
             daemon.step(latest[0])
-            pause = LOOK_SECONDS if notes(latest[0]).get(pools.STATE) == pools.DONE else RETRY_SECONDS
+            pause = RETRY_SECONDS if daemon.failed else LOOK_SECONDS
         except (ClusterError, OSError) as error:
             log.warning("machine config: %s", error)
             pause = RETRY_SECONDS

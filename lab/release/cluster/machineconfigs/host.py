@@ -30,6 +30,8 @@ HOME = "/etc/machine-config-daemon"
 PENDING, ORIGINALS = f"{HOME}/pending.json", f"{HOME}/orig"
 SYSTEMD = "/etc/systemd/system"
 PROGRAM_SECONDS = 120.0
+#: Read now: later this process has the node's files before it.
+_KERNEL_ARGUMENTS = templates.text(machineconfig.FIRSTBOOT_SCRIPT)
 
 
 class HostError(ClusterError):
@@ -153,7 +155,7 @@ class Host:
             earlier, later = (" ".join(machineconfig.kernel_arguments(config)) for config in (old, new))
             # Mounts are made among the node's own.
             inside = ("nsenter", "--target", "1", "--mount", "--", "bash", "-s", "--")
-            self.run(*inside, f"{earlier} {later}", later, text=templates.text(machineconfig.FIRSTBOOT_SCRIPT))
+            self.run(*inside, f"{earlier} {later}", later, text=_KERNEL_ARGUMENTS)
 
     def _units(self, old: Object, new: Object, what: Change) -> None:
         for path in masked(old) - masked(new):

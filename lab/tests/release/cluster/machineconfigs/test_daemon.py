@@ -144,6 +144,12 @@ class World:
         del self.api.objects["MachineConfig", "", name]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have daemons try again at once."""
+    monkeypatch.setattr("lab.release.cluster.machineconfigs.daemon.RETRY_SECONDS", 0)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
