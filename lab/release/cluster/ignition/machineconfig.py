@@ -12,7 +12,6 @@ from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import containerd, keepalived
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition.document import Config, file, unit
-from lab.release.cluster.ignition.validation import problems
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
@@ -228,12 +227,21 @@ def selected(pool: Object, configs: Iterable[Object]) -> list[Object]:
     return [c for c, own in sorted(chosen, key=lambda e: (e[1].get(ROLE) != "worker", str(e[0]["metadata"]["name"])))]
 
 
+def _problems(config: Config) -> list[tuple[str, str]]:
+    # Each node's daemon reads this module, and checks nothing.
+    from lab.release.cluster.ignition.validation import problems
+
+    return problems(config)
+
+
 def check(configs: Iterable[Object]) -> None:
     """Raise ConfigError with all that is wrong with MachineConfigs, or is asked of them and cannot be done."""
     wrong = []
     for entry in configs:
         name, spec = f"MachineConfig {entry['metadata']['name']}", entry["spec"]
-        own = [(f"spec.config.{field}", rule) for field, rule in problems(spec["config"])] if spec.get("config") else []
+        own = (
+            [(f"spec.config.{field}", rule) for field, rule in _problems(spec["config"])] if spec.get("config") else []
+        )
         own += [
             (f"spec.{field}", f"{spec[field]!r}: is not supported by this machine OS")
             for field, usual in UNSUPPORTED.items()
@@ -263,7 +271,7 @@ def rendered(pool: str, configs: Sequence[Object]) -> Object:
     if files := (merged.get("storage") or {}).get("files"):
         whole = [entry if "overwrite" in entry else {**entry, "overwrite": True} for entry in files]
         merged = {**merged, "storage": {**merged["storage"], "files": whole}}
-    if wrong := problems(merged):
+    if wrong := _problems(merged):
         raise ConfigError(f"pool {pool}, merged", "", "; ".join(": ".join(pair) for pair in wrong))
     mode = any(entry["spec"].get("fips") is True for entry in configs)
     content = json.dumps([merged, arguments, mode], sort_keys=True)

@@ -65,7 +65,7 @@ class Controller:
             held = self._send(pool, members)
             status = pools.status(pool, members, dt.datetime.now(dt.UTC), render_error=error, held=held)
             if status != (pool.get("status") or {}):
-                self._kube.replace({**pool, "status": status}, "status")
+                pool.update(self._kube.replace({**pool, "status": status}, "status"))
 
     def _generate(
         self, configs: Sequence[Object], listed: Sequence[Object], others: Sequence[Object]
@@ -89,7 +89,7 @@ class Controller:
         for obj in others:
             status = generated.status(obj, listed, dt.datetime.now(dt.UTC))
             if status != obj.get("status"):
-                self._kube.replace({**obj, "status": status}, "status")
+                obj.update(self._kube.replace({**obj, "status": status}, "status"))
         return list(known.values())
 
     def _render(self, pool: Object, configs: Sequence[Object]) -> str:

@@ -18,8 +18,7 @@ from typing import Any
 
 from lab.release.cluster import templates
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.ignition import machineconfig
-from lab.release.cluster.ignition.validation import data
+from lab.release.cluster.ignition import document, machineconfig
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.machineconfigs import changes
 from lab.release.cluster.machineconfigs.changes import Change
@@ -45,7 +44,7 @@ class DriftError(HostError):
 def content(entry: dict[str, Any]) -> bytes:
     """Return the content of a file of a rendered config."""
     contents = entry.get("contents") or {}
-    return data(contents.get("source") or "data:,", contents.get("compression"))
+    return document.read(contents.get("source") or "data:,", contents.get("compression"))
 
 
 def wanted_files(config: Object) -> dict[str, tuple[bytes, int]]:

@@ -267,6 +267,17 @@ def test_what_ignition_refuses_degrades_the_pool_and_reaches_no_node(world: Worl
     assert (world.master()["Degraded"]["status"], world.master()["Updated"]["status"]) == ("False", "True")
 
 
+def test_two_configs_that_contradict_each_other_are_told(world: World) -> None:
+    """One has a path as a file, the other as a link: alone each is right."""
+    world.add("98-late", FILE)
+    links = {"links": [{"path": FILE["path"], "target": "/x"}]}
+    world.add("99-late", config={"ignition": {"version": "3.2.0"}, "storage": links})
+    world.turn(3)
+    message = world.master()["RenderDegraded"]["message"]
+    assert f"{FILE['path']}: is there 2 times" in message
+    assert (world.notes()[pools.DESIRED], world.reboots) == (world.first, [])
+
+
 def test_a_change_that_no_running_node_can_do_stops_at_the_first(world: World) -> None:
     world.add("99-late", config={"ignition": {"version": "3.2.0"}, "passwd": {"groups": [{"name": "g"}]}})
     world.turn(8)
