@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,13 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import parse
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.machine_config_server import command as mcs
 from lab.release.cluster.machineconfigs import changes, pools
 from lab.release.cluster.machineconfigs.controller import Controller
 from lab.release.cluster.machineconfigs.daemon import Daemon
 from lab.release.cluster.pods.assets import Cluster
 from lab.testing.clusterapi import Api
+from lab.testing.ignition import read_data_url
 from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
 
 TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
@@ -79,14 +84,18 @@ class Server(Api):
         del self.objects["Pod", body["metadata"]["namespace"], body["metadata"]["name"]]
 
 
+@functools.cache
+def cluster() -> Cluster:
+    config = parse(yaml.safe_dump(CONFIG))
+    return Cluster(config, tls.complete(config, {}), "r.example/n@sha256:1", IMAGES)
+
+
 class World:
     """A cluster of three nodes after its installation: its API, the controller, daemons and folders by node."""
 
     def __init__(self, folder: Path, *late: Object) -> None:
-        config = parse(yaml.safe_dump(CONFIG))
-        cluster = Cluster(config, tls.complete(config, {}), "r.example/n@sha256:1", IMAGES)
         self.api = Server()
-        for obj in [*bootkube.machine_configs(cluster, list(late)), *late]:
+        for obj in [*bootkube.machine_configs(cluster(), list(late)), *late]:
             self.api.create({**obj, "metadata": {**obj["metadata"], "uid": "u"}})
         self.lacks = ""
         self.controller = Controller(self.api, lambda: self.lacks)
@@ -184,6 +193,21 @@ def test_a_file_comes_node_by_node_with_reboots_and_goes_again(world: World) -> 
     assert len(world.reboots) == 6
     assert {world.notes(name)[pools.CURRENT] for name in world.daemons} == {world.first}
     assert not any(host.at("/etc/a/b.conf").exists() for host in world.hosts.values())
+
+
+def test_a_node_that_joins_later_is_served_what_came_late(world: World, tmp_path: Path) -> None:
+    token = {"data": {"token": base64.b64encode(b"t").decode()}}
+    meta = {"name": "node-bootstrapper-token", "namespace": mcs.NAMESPACE}
+    world.api.create({"kind": "Secret", "metadata": meta, **token})
+    (tmp_path / "kubelet-ca.crt").touch()
+    (tmp_path / "kubeconfig-kubelet").write_text("clusters: [{cluster: {server: s}}]")
+    world.add("99-late", ignition.file("/root/.docker/config.json", "{}", 0o600))
+    world.turn(12)
+    served = mcs.cluster_source(world.api, tmp_path)("master")
+    files = {entry["path"]: entry for entry in served["storage"]["files"]}
+    notes = json.loads(read_data_url(files["/etc/machine-config-daemon/node-annotations.json"]["contents"]["source"]))
+    assert notes[pools.CURRENT] == world.notes()[pools.CURRENT] != world.first
+    assert read_data_url(files["/root/.docker/config.json"]["contents"]["source"]) == b"{}"
 
 
 def test_a_pull_secret_needs_neither_drain_nor_reboot(world: World) -> None:
