@@ -15,7 +15,9 @@ _SUFFIXES = ("service", "socket", "device", "mount", "automount", "swap", "targe
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
-    pass
+    def __repr__(self) -> str:
+        """Show nothing: files and users have secrets."""
+        return type(self).__name__
 
 
 class _Ignition(_Part):

@@ -164,6 +164,8 @@ class Daemon:
             self._host.apply(new, old, what)
             self._host.forget(host.PENDING)
             raise
+        # What is on its way to the disk would be lost with the power.
+        os.sync()
         self._host.save(host.PENDING, {**record, "written": True})
         log.info("wrote %s", record["config"])
 

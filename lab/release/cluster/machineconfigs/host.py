@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster import templates
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import document, machineconfig
@@ -107,14 +108,10 @@ class Host:
 
     def _put(self, path: str, raw: bytes, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
         place = self.at(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.mcd")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
-            stream.write(raw)
-            os.fchown(stream.fileno(), *owner)
-            os.fchmod(stream.fileno(), mode)
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_private(temporary, raw)
+        os.chown(temporary, *owner)
+        temporary.chmod(mode)
         temporary.rename(place)
 
     def _keep(self, path: str) -> None:
