@@ -108,7 +108,12 @@ class Controller:
         if pool["spec"].get("configuration") != wanted or not known:
             owner = {"apiVersion": machineconfig.API, "kind": "MachineConfigPool", "name": name, "controller": True}
             current["metadata"]["ownerReferences"] = [{**owner, "uid": pool["metadata"]["uid"]}]
-            self._kube.create(current)
+            try:
+                self._kube.create(current)
+            except ApiError as error:
+                if error.status in (400, 413, 422):  # it is too large for etcd
+                    return str(error)
+                raise
             pool.update(self._kube.merge_patch(pool, {"spec": {"configuration": wanted}}))
             self._say(pool, "RenderedConfigGenerated", f"{wanted['name']} successfully generated")
         return ""
@@ -118,7 +123,10 @@ class Controller:
         if pool["spec"].get("paused") or not pool["spec"].get("configuration"):
             return ""
         wanted = pool["spec"]["configuration"]["name"]
-        chosen = pools.candidates(pool, members, self._own)
+        try:
+            chosen = pools.candidates(pool, members, self._own)
+        except ValueError:  # told as what cannot be rendered
+            return ""
         # A node that goes back to what it runs, or has failed, is mended whatever else is wrong.
         ordinary = [node for node in chosen if not pools.failing(node) and not pools.draining(node)]
         held = ""

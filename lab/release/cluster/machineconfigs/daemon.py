@@ -81,6 +81,9 @@ class Daemon:
             pending = self._on_host(self._host.load, host.PENDING)
             if pending and pending["written"] and pending["boot"] != self._on_host(self._host.boot_id):
                 self._arrive(pending["config"], own)
+            elif pending and not pending["written"] and pending["config"] != desired:
+                self._undo(pending["config"], current)
+                self._stay(own)
             elif current != desired or self._forced():
                 self._go(own, pending)
             else:
@@ -128,7 +131,7 @@ class Daemon:
         if reboots and not self._drained(own, name):
             return
         if not begun or not pending["written"]:
-            self._on_host(self._write, old, new, what)
+            self._on_host(self._write, old, new, what, begun)
         if reboots:
             self._say("Reboot", f"Node will reboot into config {name}")
             self._on_host(self._host.run, "systemctl", "--no-block", "reboot")
@@ -154,12 +157,12 @@ class Daemon:
             self._annotate(own, {pools.DESIRED_DRAIN: request})
         return False
 
-    def _write(self, old: Object, new: Object, what: changes.Change) -> None:
+    def _write(self, old: Object, new: Object, what: changes.Change, begun: bool) -> None:
         """Write a config to the node, or leave it as it was."""
         record = {"config": new["metadata"]["name"], "boot": self._host.boot_id()}
         self._host.save(host.PENDING, {**record, "written": False})
         try:
-            self._host.apply(old, new, what)
+            self._host.apply(old, new, what, begun=begun)
         except (HostError, OSError):
             self._host.apply(new, old, what)
             self._host.forget(host.PENDING)
@@ -168,6 +171,12 @@ class Daemon:
         os.sync()
         self._host.save(host.PENDING, {**record, "written": True})
         log.info("wrote %s", record["config"])
+
+    def _undo(self, name: str, current: str) -> None:
+        """Take back what was written of a config when this process was ended half-way, and which nobody wants now."""
+        new, old = self._config(name), self._config(current)
+        self._on_host(self._host.apply, new, old, changes.change(new, old))
+        self._on_host(self._host.forget, host.PENDING)
 
     def _arrive(self, name: str, own: dict[str, str]) -> None:
         """After the reboot: check that all is as it was written, and report it."""

@@ -128,8 +128,9 @@ class Host:
             shutil.move(kept, place)
         log.info("removed %s", path)
 
-    def apply(self, old: Object, new: Object, what: Change) -> None:
-        """Bring the node's files, units, keys and boot loader from one config to another. Raises HostError, OSError."""
+    def apply(self, old: Object, new: Object, what: Change, *, begun: bool = False) -> None:
+        """Bring the node's files, units, keys and boot loader from one config to another; ``begun`` where that may have
+        been done in part. Raises HostError, OSError."""
         before, after = wanted_files(old), wanted_files(new)
         # While the files are there that say what it is enabled for.
         gone = [name for name, unit in changes.units(old).items() if unit.get("contents")]
@@ -137,7 +138,7 @@ class Host:
             self.run("systemctl", "disable", name)
         entries = changes.files(new)
         for path in sorted(after):
-            if path not in before:
+            if path not in before and not (begun and self._has(path, *after[path])):
                 self._keep(path)
             owner = self._owner(entries[path]) if path in entries else (0, 0)
             if before.get(path) != after[path] or not self._has(path, *after[path]) or path in what.files:
@@ -185,7 +186,7 @@ class Host:
             self.at(folder).mkdir(mode=0o700)
             os.chown(self.at(folder), *owner)
         self._put(path, keys.encode(), 0o600, owner)
-        self.run("usermod", "-p", user.get("passwordHash") or "*", "core")
+        self.run("chpasswd", "--encrypted", text=f"core:{user.get('passwordHash') or '*'}\n")
 
     def _account(self, database: str, name: str) -> list[str]:
         """Return a line of /etc/passwd or /etc/group. Raises HostError for a name that the node does not know."""

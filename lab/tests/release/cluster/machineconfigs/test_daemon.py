@@ -349,3 +349,38 @@ def test_a_node_that_cannot_be_written_is_left_as_it_was(world: World) -> None:
     world.hosts["m2"].at("/etc/a").unlink()
     world.turn(30)
     assert world.reboots == ["m0", "m1", "m2"]
+
+
+def test_a_daemon_that_was_ended_half_way_goes_on_or_takes_it_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def end(*_: object) -> None:
+        raise Ended
+
+    for wanted in (True, False):
+        world.add("99-late", FILE)
+        with monkeypatch.context() as patch:
+            patch.setattr(world.hosts["m0"], "_units", end)
+            with pytest.raises(Ended):
+                world.turn(12)
+        assert world.hosts["m0"].at("/etc/a/b.conf").exists(), "half of it is there"
+        if wanted:
+            world.turn(30)
+            assert world.reboots == ["m0", "m1", "m2"]
+        world.remove("99-late")
+        world.turn(30)
+        assert not world.hosts["m0"].at("/etc/a/b.conf").exists(), world.notes()
+        assert {world.notes(name)[pools.STATE] for name in world.daemons} == {"Done"}
+        assert world.master()["Updated"]["status"] == "True"
+
+
+def test_a_number_of_nodes_that_is_none_holds_up_its_pool_alone(world: World) -> None:
+    world.api.objects["MachineConfigPool", "", "worker"]["spec"]["maxUnavailable"] = "x"
+    world.add("99-late", FILE)
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+    [told] = [p["status"]["conditions"] for p in world.pools() if p["metadata"]["name"] == "worker"]
+    assert "maxUnavailable: 'x'" in next(c["message"] for c in told if c["type"] == "RenderDegraded")
