@@ -153,7 +153,7 @@ class Daemon:
         if own.get(pools.APPLIED_DRAIN) == request == own.get(pools.DESIRED_DRAIN):
             return True
         if own.get(pools.DESIRED_DRAIN) != request:
-            self._say("Drain", "Draining node to update config.")
+            self._say("Drain", f"Asking for a drain of the node for config {name}")
             self._annotate(own, {pools.DESIRED_DRAIN: request})
         return False
 
