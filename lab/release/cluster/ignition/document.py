@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import binascii
 import gzip
+import urllib.parse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,22 @@ Config = dict[str, Any]
 def data_url(content: bytes) -> str:
     """Return a data URL, base64."""
     return "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
+
+
+def read(source: str, compression: str | None) -> bytes:
+    """Return what a data URL holds, unpacked. Raises ValueError for any other source, and for one that is broken."""
+    if not source.startswith("data:"):
+        raise ValueError("must be a data URL: a running node fetches nothing")
+    head, comma, body = source.removeprefix("data:").partition(",")
+    if not comma:
+        raise ValueError("is not a data URL: it has no comma")
+    raw = urllib.parse.unquote_to_bytes(body)
+    try:
+        if head.endswith(";base64"):
+            raw = base64.b64decode(raw, validate=True)
+        return gzip.decompress(raw) if compression == "gzip" else raw
+    except (binascii.Error, OSError, EOFError) as error:
+        raise ValueError(f"cannot be decoded: {error}") from error
 
 
 def file(path: str, content: str | bytes, mode: int = 0o644, *, compress: bool = False) -> Config:

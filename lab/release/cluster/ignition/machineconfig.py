@@ -12,7 +12,6 @@ from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import containerd, keepalived
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition.document import Config, file, unit
-from lab.release.cluster.ignition.validation import problems
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
@@ -144,6 +143,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             file("/etc/kubernetes/kubelet.conf", _kubelet_conf(config)),
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
+            file("/usr/local/bin/end-containers.sh", templates.text("end-containers.sh"), 0o755),
             file(f"/usr/local/bin/{FIRSTBOOT_SCRIPT}", templates.text(FIRSTBOOT_SCRIPT), 0o755),
             file("/etc/NetworkManager/conf.d/sdn.conf", SDN_CONF),
             # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
@@ -151,6 +151,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         ],
         units=[
             unit("nodeip-configuration.service", templates.text("nodeip-configuration.service")),
+            unit("end-containers.service", templates.text("end-containers.service")),
             unit("kubelet.service", templates.text("kubelet.service")),
             unit(FIRSTBOOT, templates.text(FIRSTBOOT)),
         ],
@@ -231,12 +232,21 @@ def selected(pool: Object, configs: Iterable[Object]) -> list[Object]:
     return [c for c, own in sorted(chosen, key=lambda e: (e[1].get(ROLE) != "worker", str(e[0]["metadata"]["name"])))]
 
 
+def _problems(config: Config) -> list[tuple[str, str]]:
+    # Each node's daemon reads this module, and checks nothing.
+    from lab.release.cluster.ignition.validation import problems
+
+    return problems(config)
+
+
 def check(configs: Iterable[Object]) -> None:
     """Raise ConfigError with all that is wrong with MachineConfigs, or is asked of them and cannot be done."""
     wrong = []
     for entry in configs:
         name, spec = f"MachineConfig {entry['metadata']['name']}", entry["spec"]
-        own = [(f"spec.config.{field}", rule) for field, rule in problems(spec["config"])] if spec.get("config") else []
+        own = (
+            [(f"spec.config.{field}", rule) for field, rule in _problems(spec["config"])] if spec.get("config") else []
+        )
         own += [
             (f"spec.{field}", f"{spec[field]!r}: is not supported by this machine OS")
             for field, usual in UNSUPPORTED.items()
@@ -266,7 +276,7 @@ def rendered(pool: str, configs: Sequence[Object]) -> Object:
     if files := (merged.get("storage") or {}).get("files"):
         whole = [entry if "overwrite" in entry else {**entry, "overwrite": True} for entry in files]
         merged = {**merged, "storage": {**merged["storage"], "files": whole}}
-    if wrong := problems(merged):
+    if wrong := _problems(merged):
         raise ConfigError(f"pool {pool}, merged", "", "; ".join(": ".join(pair) for pair in wrong))
     mode = any(entry["spec"].get("fips") is True for entry in configs)
     content = json.dumps([merged, arguments, mode], sort_keys=True)

@@ -3,21 +3,21 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import gzip
-import urllib.parse
 from collections import Counter
 from typing import Any
 
 import msgspec
+
+from lab.release.cluster.ignition import document
 
 MAX_MODE = 0o777
 _SUFFIXES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope")
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True):
-    pass
+    def __repr__(self) -> str:
+        """Show nothing: files and users have secrets."""
+        return type(self).__name__
 
 
 class _Ignition(_Part):
@@ -101,22 +101,6 @@ class _Config(_Part):
     passwd: _Passwd | None = None
 
 
-def data(source: str, compression: str | None) -> bytes:
-    """Return what a data URL holds, unpacked. Raises ValueError for any other source, and for one that is broken."""
-    if not source.startswith("data:"):
-        raise ValueError("must be a data URL: a running node fetches nothing")
-    head, comma, body = source.removeprefix("data:").partition(",")
-    if not comma:
-        raise ValueError("is not a data URL: it has no comma")
-    raw = urllib.parse.unquote_to_bytes(body)
-    try:
-        if head.endswith(";base64"):
-            raw = base64.b64decode(raw, validate=True)
-        return gzip.decompress(raw) if compression == "gzip" else raw
-    except (binascii.Error, OSError, EOFError) as error:
-        raise ValueError(f"cannot be decoded: {error}") from error
-
-
 def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what is wrong with a config, (field, rule) each; an unknown field or a wrong type hides what else is."""
     version = (config.get("ignition") or {}).get("version") if isinstance(config, dict) else None
@@ -143,7 +127,7 @@ def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
             found.append((f"{field}: contents.compression", f"{contents.compression!r}: only gzip"))
         elif contents.source:
             try:
-                data(contents.source, contents.compression)
+                document.read(contents.source, contents.compression)
             except ValueError as error:
                 found.append((f"{field}: contents.source", str(error)))
     units = (parsed.systemd or _Systemd()).units or []

@@ -41,20 +41,26 @@ class Observed:
         return now - self.since
 
 
+#: The boot of the host in which the holder took the lease.
+BOOT = "node0.example/boot"
+
+
 def _host(holder: str) -> str:
     return holder.rpartition("_")[0]
 
 
-def acquire(kube: Kube, namespace: str, name: str, holder: str, *, now: dt.datetime, observed: Observed) -> bool:
+def acquire(
+    kube: Kube, namespace: str, name: str, holder: str, *, now: dt.datetime, observed: Observed, boot: str = ""
+) -> bool:
     """Take or renew the lease; False while somebody else holds it. Raises ApiError when the API does not answer.
 
-    ``holder`` is HOST_PROCESS: an earlier process of the same host used the same clock, so after a reboot nobody waits
-    for its lease to expire.
+    ``holder`` is HOST_PROCESS: an earlier process of the same host used the same clock, and where ``boot``, the id of
+    the host's boot, is another than it had, has ended: nobody waits for its lease to expire.
     """
     lease = kube.get(API, "Lease", name, namespace)
     spec = {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": _micro(now)}
     if lease is None:
-        meta = {"name": name, "namespace": namespace}
+        meta = {"name": name, "namespace": namespace, "annotations": {BOOT: boot}}
         new = {"apiVersion": API, "kind": "Lease", "metadata": meta, "spec": {**spec, "acquireTime": _micro(now)}}
         return kube.create(new) is not None
     old = lease["spec"]
@@ -63,11 +69,14 @@ def acquire(kube: Kube, namespace: str, name: str, holder: str, *, now: dt.datet
         age = observed.age(old["holderIdentity"], old.get("renewTime") or "")
         if _host(old["holderIdentity"]) == _host(holder) and old.get("renewTime"):
             age = max(age, (now - parse_time(old["renewTime"])).total_seconds())
-        if age < old.get("leaseDurationSeconds", DURATION_SECONDS):
+        before = (lease["metadata"].get("annotations") or {}).get(BOOT)
+        ended = _host(old["holderIdentity"]) == _host(holder) and bool(before and boot) and before != boot
+        if not ended and age < old.get("leaseDurationSeconds", DURATION_SECONDS):
             return False
         spec["acquireTime"] = _micro(now)
+    meta = {**lease["metadata"], "annotations": {**(lease["metadata"].get("annotations") or {}), BOOT: boot}}
     try:
-        kube.replace({**lease, "spec": {**old, **spec}})
+        kube.replace({**lease, "metadata": meta, "spec": {**old, **spec}})
     except ApiError as error:
         if error.status == 409:
             return False

@@ -36,12 +36,13 @@ class Controller:
     """The controller; `step` does what can be done now, `run` repeats it at each change.
 
     `control_plane` says what the control plane lacks, and nothing while all of it serves: only then another of its
-    nodes may go.
+    nodes may go. The node that the controller runs on goes last, or another would have to lead first.
     """
 
-    def __init__(self, kube: Kube, control_plane: Callable[[], str]) -> None:
+    def __init__(self, kube: Kube, control_plane: Callable[[], str], own: str = "") -> None:
         self._kube = kube
         self._control_plane = control_plane
+        self._own = own
         self._draining: dict[str, tuple[str, float]] = {}
         self.busy = False
 
@@ -64,7 +65,7 @@ class Controller:
             held = self._send(pool, members)
             status = pools.status(pool, members, dt.datetime.now(dt.UTC), render_error=error, held=held)
             if status != (pool.get("status") or {}):
-                self._kube.replace({**pool, "status": status}, "status")
+                pool.update(self._kube.replace({**pool, "status": status}, "status"))
 
     def _generate(
         self, configs: Sequence[Object], listed: Sequence[Object], others: Sequence[Object]
@@ -88,7 +89,7 @@ class Controller:
         for obj in others:
             status = generated.status(obj, listed, dt.datetime.now(dt.UTC))
             if status != obj.get("status"):
-                self._kube.replace({**obj, "status": status}, "status")
+                obj.update(self._kube.replace({**obj, "status": status}, "status"))
         return list(known.values())
 
     def _render(self, pool: Object, configs: Sequence[Object]) -> str:
@@ -107,7 +108,12 @@ class Controller:
         if pool["spec"].get("configuration") != wanted or not known:
             owner = {"apiVersion": machineconfig.API, "kind": "MachineConfigPool", "name": name, "controller": True}
             current["metadata"]["ownerReferences"] = [{**owner, "uid": pool["metadata"]["uid"]}]
-            self._kube.create(current)
+            try:
+                self._kube.create(current)
+            except ApiError as error:
+                if error.status in (400, 413, 422):  # it is too large for etcd
+                    return str(error)
+                raise
             pool.update(self._kube.merge_patch(pool, {"spec": {"configuration": wanted}}))
             self._say(pool, "RenderedConfigGenerated", f"{wanted['name']} successfully generated")
         return ""
@@ -117,7 +123,10 @@ class Controller:
         if pool["spec"].get("paused") or not pool["spec"].get("configuration"):
             return ""
         wanted = pool["spec"]["configuration"]["name"]
-        chosen = pools.candidates(pool, members)
+        try:
+            chosen = pools.candidates(pool, members, self._own)
+        except ValueError:  # told as what cannot be rendered
+            return ""
         # A node that goes back to what it runs, or has failed, is mended whatever else is wrong.
         ordinary = [node for node in chosen if not pools.failing(node) and not pools.draining(node)]
         held = ""

@@ -13,6 +13,7 @@ import ctypes
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,7 +28,7 @@ from lab.release.cluster.machineconfigs.pools import notes
 
 log = logging.getLogger(__name__)
 
-#: Between two looks whether all files are as they were; after a failure; while something is waited for.
+#: Between two looks whether all files are as they were, and after a failure.
 LOOK_SECONDS = 60.0
 RETRY_SECONDS = 10.0
 COMPONENT = "machineconfigdaemon"
@@ -55,11 +56,18 @@ class Daemon:
         self._kube = kube
         self._node = node
         self._rebooting = False
+        # The config that was tried in vain last, and when it may be tried again.
+        self._failed, self._again = "", 0.0
         self._host = Host()
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="host", initializer=enter_host)
         self._on_host = on_host or (lambda function, *arguments: self._executor.submit(function, *arguments).result())
         self._configs: dict[str, Object] = {}
         self._seen: tuple[str, tuple[object, ...]] = ("", ())
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is to be tried again."""
+        return bool(self._failed)
 
     def step(self, node: Object) -> None:
         """Do what can be done now. Raises ApiError; what goes wrong on the node is told on the Node."""
@@ -67,18 +75,24 @@ class Daemon:
         current, desired = own.get(pools.CURRENT), own.get(pools.DESIRED)
         if not current or not desired or self._rebooting:
             return
+        if desired == self._failed and time.monotonic() < self._again:
+            return
         try:
             pending = self._on_host(self._host.load, host.PENDING)
             if pending and pending["written"] and pending["boot"] != self._on_host(self._host.boot_id):
                 self._arrive(pending["config"], own)
+            elif pending and not pending["written"] and pending["config"] != desired:
+                self._undo(pending["config"], current)
+                self._stay(own)
             elif current != desired or self._forced():
                 self._go(own, pending)
             else:
                 self._stay(own)
+            self._failed = ""
         except Unreconcilable as error:
-            self._tell(own, pools.UNRECONCILABLE, str(error))
+            self._fail(own, pools.UNRECONCILABLE, str(error))
         except (HostError, OSError, KeyError, TypeError, ValueError) as error:
-            self._tell(own, pools.DEGRADED, str(error))
+            self._fail(own, pools.DEGRADED, str(error))
 
     def _stay(self, own: dict[str, str]) -> None:
         """Check that the node is as its config has it; open it, where it was drained for one that nobody wants any
@@ -112,12 +126,12 @@ class Daemon:
         if not begun and not self._forced():
             self._check(old)
         reboots = changes.REBOOT in what.actions
-        if own.get(pools.STATE) != pools.WORKING:
-            self._tell(own, pools.WORKING, "")
+        if own.get(pools.STATE) != pools.WORKING and name != self._failed:
+            self._annotate(own, {pools.STATE: pools.WORKING, pools.REASON: ""})
         if reboots and not self._drained(own, name):
             return
         if not begun or not pending["written"]:
-            self._on_host(self._write, old, new, what)
+            self._on_host(self._write, old, new, what, begun)
         if reboots:
             self._say("Reboot", f"Node will reboot into config {name}")
             self._on_host(self._host.run, "systemctl", "--no-block", "reboot")
@@ -139,22 +153,30 @@ class Daemon:
         if own.get(pools.APPLIED_DRAIN) == request == own.get(pools.DESIRED_DRAIN):
             return True
         if own.get(pools.DESIRED_DRAIN) != request:
-            self._say("Drain", "Draining node to update config.")
+            self._say("Drain", f"Asking for a drain of the node for config {name}")
             self._annotate(own, {pools.DESIRED_DRAIN: request})
         return False
 
-    def _write(self, old: Object, new: Object, what: changes.Change) -> None:
+    def _write(self, old: Object, new: Object, what: changes.Change, begun: bool) -> None:
         """Write a config to the node, or leave it as it was."""
         record = {"config": new["metadata"]["name"], "boot": self._host.boot_id()}
         self._host.save(host.PENDING, {**record, "written": False})
         try:
-            self._host.apply(old, new, what)
+            self._host.apply(old, new, what, begun=begun)
         except (HostError, OSError):
             self._host.apply(new, old, what)
             self._host.forget(host.PENDING)
             raise
+        # What is on its way to the disk would be lost with the power.
+        os.sync()
         self._host.save(host.PENDING, {**record, "written": True})
         log.info("wrote %s", record["config"])
+
+    def _undo(self, name: str, current: str) -> None:
+        """Take back what was written of a config when this process was ended half-way, and which nobody wants now."""
+        new, old = self._config(name), self._config(current)
+        self._on_host(self._host.apply, new, old, changes.change(new, old))
+        self._on_host(self._host.forget, host.PENDING)
 
     def _arrive(self, name: str, own: dict[str, str]) -> None:
         """After the reboot: check that all is as it was written, and report it."""
@@ -182,11 +204,11 @@ class Daemon:
             self._configs = dict([*self._configs.items()][-1:]) | {name: config}
         return self._configs[name]
 
-    def _tell(self, own: dict[str, str], state: str, reason: str) -> None:
-        if (own.get(pools.STATE), own.get(pools.REASON, "")) == (state, reason):
-            return
-        self._annotate(own, {pools.STATE: state, pools.REASON: reason})
-        if reason:
+    def _fail(self, own: dict[str, str], state: str, reason: str) -> None:
+        """Tell what went wrong, and try it again in a while."""
+        self._failed, self._again = own[pools.DESIRED], time.monotonic() + RETRY_SECONDS
+        if (own.get(pools.STATE), own.get(pools.REASON)) != (state, reason):
+            self._annotate(own, {pools.STATE: state, pools.REASON: reason})
             self._say("OnDiskStateValidationFailed" if "on-disk" in reason else "FailedToUpdate", reason, "Warning")
 
     def _annotate(self, own: dict[str, str], changed: dict[str, Any]) -> None:
@@ -223,7 +245,7 @@ def run(kube: Kube, node: str, stop: threading.Event) -> None:
             continue
         try:
             daemon.step(latest[0])
-            pause = LOOK_SECONDS if notes(latest[0]).get(pools.STATE) == pools.DONE else RETRY_SECONDS
+            pause = RETRY_SECONDS if daemon.failed else LOOK_SECONDS
         except (ClusterError, OSError) as error:
             log.warning("machine config: %s", error)
             pause = RETRY_SECONDS

@@ -16,7 +16,6 @@ import yaml
 
 from installer.common.formats import yamltext
 from lab.release.cluster.ignition import document, machineconfig
-from lab.release.cluster.ignition.validation import data
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.conditions import put
 
@@ -160,7 +159,7 @@ def generated(pool: Object, configs: Iterable[Object], objects: Sequence[Object]
         if not bases:
             continue
         contents = bases[-1].get("contents") or {}
-        base = data(contents.get("source") or "data:,", contents.get("compression")).decode()
+        base = document.read(contents.get("source") or "data:,", contents.get("compression")).decode()
         youngest_last = sorted(mine, key=lambda o: (o["metadata"].get("creationTimestamp", ""), o["metadata"]["name"]))
         for number, obj in enumerate(youngest_last):
             config = document.config(

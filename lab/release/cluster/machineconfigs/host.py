@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from installer.common.secretfiles import write_private
 from lab.release.cluster import templates
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.ignition import machineconfig
-from lab.release.cluster.ignition.validation import data
+from lab.release.cluster.ignition import document, machineconfig
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.machineconfigs import changes
 from lab.release.cluster.machineconfigs.changes import Change
@@ -30,6 +30,8 @@ HOME = "/etc/machine-config-daemon"
 PENDING, ORIGINALS = f"{HOME}/pending.json", f"{HOME}/orig"
 SYSTEMD = "/etc/systemd/system"
 PROGRAM_SECONDS = 120.0
+#: Read now: later this process has the node's files before it.
+_KERNEL_ARGUMENTS = templates.text(machineconfig.FIRSTBOOT_SCRIPT)
 
 
 class HostError(ClusterError):
@@ -43,7 +45,7 @@ class DriftError(HostError):
 def content(entry: dict[str, Any]) -> bytes:
     """Return the content of a file of a rendered config."""
     contents = entry.get("contents") or {}
-    return data(contents.get("source") or "data:,", contents.get("compression"))
+    return document.read(contents.get("source") or "data:,", contents.get("compression"))
 
 
 def wanted_files(config: Object) -> dict[str, tuple[bytes, int]]:
@@ -106,14 +108,10 @@ class Host:
 
     def _put(self, path: str, raw: bytes, mode: int, owner: tuple[int, int] = (0, 0)) -> None:
         place = self.at(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
         temporary = place.with_name(f".{place.name}.mcd")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream:
-            stream.write(raw)
-            os.fchown(stream.fileno(), *owner)
-            os.fchmod(stream.fileno(), mode)
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_private(temporary, raw)
+        os.chown(temporary, *owner)
+        temporary.chmod(mode)
         temporary.rename(place)
 
     def _keep(self, path: str) -> None:
@@ -130,8 +128,9 @@ class Host:
             shutil.move(kept, place)
         log.info("removed %s", path)
 
-    def apply(self, old: Object, new: Object, what: Change) -> None:
-        """Bring the node's files, units, keys and boot loader from one config to another. Raises HostError, OSError."""
+    def apply(self, old: Object, new: Object, what: Change, *, begun: bool = False) -> None:
+        """Bring the node's files, units, keys and boot loader from one config to another; ``begun`` where that may have
+        been done in part. Raises HostError, OSError."""
         before, after = wanted_files(old), wanted_files(new)
         # While the files are there that say what it is enabled for.
         gone = [name for name, unit in changes.units(old).items() if unit.get("contents")]
@@ -139,7 +138,7 @@ class Host:
             self.run("systemctl", "disable", name)
         entries = changes.files(new)
         for path in sorted(after):
-            if path not in before:
+            if path not in before and not (begun and self._has(path, *after[path])):
                 self._keep(path)
             owner = self._owner(entries[path]) if path in entries else (0, 0)
             if before.get(path) != after[path] or not self._has(path, *after[path]) or path in what.files:
@@ -153,7 +152,7 @@ class Host:
             earlier, later = (" ".join(machineconfig.kernel_arguments(config)) for config in (old, new))
             # Mounts are made among the node's own.
             inside = ("nsenter", "--target", "1", "--mount", "--", "bash", "-s", "--")
-            self.run(*inside, f"{earlier} {later}", later, text=templates.text(machineconfig.FIRSTBOOT_SCRIPT))
+            self.run(*inside, f"{earlier} {later}", later, text=_KERNEL_ARGUMENTS)
 
     def _units(self, old: Object, new: Object, what: Change) -> None:
         for path in masked(old) - masked(new):
@@ -187,7 +186,7 @@ class Host:
             self.at(folder).mkdir(mode=0o700)
             os.chown(self.at(folder), *owner)
         self._put(path, keys.encode(), 0o600, owner)
-        self.run("usermod", "-p", user.get("passwordHash") or "*", "core")
+        self.run("chpasswd", "--encrypted", text=f"core:{user.get('passwordHash') or '*'}\n")
 
     def _account(self, database: str, name: str) -> list[str]:
         """Return a line of /etc/passwd or /etc/group. Raises HostError for a name that the node does not know."""

@@ -80,9 +80,9 @@ def draining(node: Object) -> bool:
     return own.get(DESIRED_DRAIN, "").startswith("drain-") and own.get(APPLIED_DRAIN) != own[DESIRED_DRAIN]
 
 
-def candidates(pool: Object, nodes: Sequence[Object]) -> list[Object]:
-    """Return the nodes that are to get the pool's config now, the eldest first, as many as may be away besides those
-    that are.
+def candidates(pool: Object, nodes: Sequence[Object], last: str = "") -> list[Object]:
+    """Return the nodes that are to get the pool's config now, as many as may be away besides those that are: the eldest
+    first, and `last`, by name, when no other is left.
 
     A node that has failed to reach another config, or drains for it, goes first: it takes no further node away. Nodes
     that have failed to reach this very config count as away. Raises ValueError.
@@ -93,8 +93,12 @@ def candidates(pool: Object, nodes: Sequence[Object]) -> list[Object]:
     away = [node for node in nodes if unavailable(node) or failing(node) or draining(node)]
     room = max(max_unavailable(pool, len(nodes)) - len(away), 0)
     eligible = [node for node in others if node not in away]
-    eldest = sorted(eligible, key=lambda n: (n["metadata"].get("creationTimestamp", ""), n["metadata"]["name"]))
-    return turned + eldest[:room]
+
+    def turn(node: Object) -> tuple[bool, str, str]:
+        meta = node["metadata"]
+        return meta["name"] == last, meta.get("creationTimestamp", ""), meta["name"]
+
+    return turned + sorted(eligible, key=turn)[:room]
 
 
 def status(pool: Object, nodes: Sequence[Object], now: dt.datetime, *, render_error: str, held: str = "") -> Object:

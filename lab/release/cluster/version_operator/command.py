@@ -94,13 +94,14 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     operators = Operators(kube, files, images, release_image, rollout=syncer.rollout)
     if not syncer.lead(stop):
         return
+    machine_configs = Controller(kube, lambda: control_plane(kube, files), socket.gethostname())
     # A daemon: when the lease is lost, this process ends at once, and its kubelet starts one that waits for the lease.
     threads = [
         threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
         threading.Thread(target=syncer.follow, args=(stop,), name="cluster version", daemon=True),
         threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
         threading.Thread(target=Rotation(kube, release_image, images).run, args=(stop,), name="rotation", daemon=True),
-        threading.Thread(target=Controller(kube, lambda: control_plane(kube, files)).run, args=(stop,), daemon=True),
+        threading.Thread(target=machine_configs.run, args=(stop,), name="machine configs", daemon=True),
         threading.Thread(target=policies.follow, args=(kube, stop), name="network policies", daemon=True),
     ]
     for thread in threads:

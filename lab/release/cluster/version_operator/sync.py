@@ -93,12 +93,16 @@ class Syncer:
         self._renewed = -RENEW_SECONDS
         self._led: float | None = None
         self.holder = f"{socket.gethostname()}_{os.getpid()}"
+        self._boot = ""
         self._observed = lease.Observed()
 
     def lead(self, stop: threading.Event) -> bool:
         """Wait until this instance holds the lease; False when told to stop before."""
         while not stop.is_set():
             try:
+                # As its kubelet says it: a machine that is a container has the kernel's own in its pods.
+                node = self._kube.get("v1", "Node", socket.gethostname()) or {}
+                self._boot = str(((node.get("status") or {}).get("nodeInfo") or {}).get("bootID", ""))
                 if self.renew():
                     return True
                 seen = "another instance leads"
@@ -115,7 +119,13 @@ class Syncer:
             return True
         now = dt.datetime.now(dt.UTC)
         leads = lease.acquire(
-            self._kube, "openshift-cluster-version", "version", self.holder, now=now, observed=self._observed
+            self._kube,
+            "openshift-cluster-version",
+            "version",
+            self.holder,
+            now=now,
+            observed=self._observed,
+            boot=self._boot,
         )
         if leads:
             self._renewed = self._led = began

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import functools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,13 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import parse
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.machine_config_server import command as mcs
 from lab.release.cluster.machineconfigs import changes, pools
 from lab.release.cluster.machineconfigs.controller import Controller
 from lab.release.cluster.machineconfigs.daemon import Daemon
 from lab.release.cluster.pods.assets import Cluster
 from lab.testing.clusterapi import Api
+from lab.testing.ignition import read_data_url
 from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
 
 TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
@@ -79,14 +84,18 @@ class Server(Api):
         del self.objects["Pod", body["metadata"]["namespace"], body["metadata"]["name"]]
 
 
+@functools.cache
+def cluster() -> Cluster:
+    config = parse(yaml.safe_dump(CONFIG))
+    return Cluster(config, tls.complete(config, {}), "r.example/n@sha256:1", IMAGES)
+
+
 class World:
     """A cluster of three nodes after its installation: its API, the controller, daemons and folders by node."""
 
     def __init__(self, folder: Path, *late: Object) -> None:
-        config = parse(yaml.safe_dump(CONFIG))
-        cluster = Cluster(config, tls.complete(config, {}), "r.example/n@sha256:1", IMAGES)
         self.api = Server()
-        for obj in [*bootkube.machine_configs(cluster, list(late)), *late]:
+        for obj in [*bootkube.machine_configs(cluster(), list(late)), *late]:
             self.api.create({**obj, "metadata": {**obj["metadata"], "uid": "u"}})
         self.lacks = ""
         self.controller = Controller(self.api, lambda: self.lacks)
@@ -144,6 +153,12 @@ class World:
         del self.api.objects["MachineConfig", "", name]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have daemons try again at once."""
+    monkeypatch.setattr("lab.release.cluster.machineconfigs.daemon.RETRY_SECONDS", 0)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     made = World(tmp_path)
@@ -178,6 +193,21 @@ def test_a_file_comes_node_by_node_with_reboots_and_goes_again(world: World) -> 
     assert len(world.reboots) == 6
     assert {world.notes(name)[pools.CURRENT] for name in world.daemons} == {world.first}
     assert not any(host.at("/etc/a/b.conf").exists() for host in world.hosts.values())
+
+
+def test_a_node_that_joins_later_is_served_what_came_late(world: World, tmp_path: Path) -> None:
+    token = {"data": {"token": base64.b64encode(b"t").decode()}}
+    meta = {"name": "node-bootstrapper-token", "namespace": mcs.NAMESPACE}
+    world.api.create({"kind": "Secret", "metadata": meta, **token})
+    (tmp_path / "kubelet-ca.crt").touch()
+    (tmp_path / "kubeconfig-kubelet").write_text("clusters: [{cluster: {server: s}}]")
+    world.add("99-late", ignition.file("/root/.docker/config.json", "{}", 0o600))
+    world.turn(12)
+    served = mcs.cluster_source(world.api, tmp_path)("master")
+    files = {entry["path"]: entry for entry in served["storage"]["files"]}
+    notes = json.loads(read_data_url(files["/etc/machine-config-daemon/node-annotations.json"]["contents"]["source"]))
+    assert notes[pools.CURRENT] == world.notes()[pools.CURRENT] != world.first
+    assert read_data_url(files["/root/.docker/config.json"]["contents"]["source"]) == b"{}"
 
 
 def test_a_pull_secret_needs_neither_drain_nor_reboot(world: World) -> None:
@@ -261,6 +291,17 @@ def test_what_ignition_refuses_degrades_the_pool_and_reaches_no_node(world: Worl
     assert (world.master()["Degraded"]["status"], world.master()["Updated"]["status"]) == ("False", "True")
 
 
+def test_two_configs_that_contradict_each_other_are_told(world: World) -> None:
+    """One has a path as a file, the other as a link: alone each is right."""
+    world.add("98-late", FILE)
+    links = {"links": [{"path": FILE["path"], "target": "/x"}]}
+    world.add("99-late", config={"ignition": {"version": "3.2.0"}, "storage": links})
+    world.turn(3)
+    message = world.master()["RenderDegraded"]["message"]
+    assert f"{FILE['path']}: is there 2 times" in message
+    assert (world.notes()[pools.DESIRED], world.reboots) == (world.first, [])
+
+
 def test_a_change_that_no_running_node_can_do_stops_at_the_first(world: World) -> None:
     world.add("99-late", config={"ignition": {"version": "3.2.0"}, "passwd": {"groups": [{"name": "g"}]}})
     world.turn(8)
@@ -308,3 +349,38 @@ def test_a_node_that_cannot_be_written_is_left_as_it_was(world: World) -> None:
     world.hosts["m2"].at("/etc/a").unlink()
     world.turn(30)
     assert world.reboots == ["m0", "m1", "m2"]
+
+
+def test_a_daemon_that_was_ended_half_way_goes_on_or_takes_it_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(BaseException):
+        pass
+
+    def end(*_: object) -> None:
+        raise Ended
+
+    for wanted in (True, False):
+        world.add("99-late", FILE)
+        with monkeypatch.context() as patch:
+            patch.setattr(world.hosts["m0"], "_units", end)
+            with pytest.raises(Ended):
+                world.turn(12)
+        assert world.hosts["m0"].at("/etc/a/b.conf").exists(), "half of it is there"
+        if wanted:
+            world.turn(30)
+            assert world.reboots == ["m0", "m1", "m2"]
+        world.remove("99-late")
+        world.turn(30)
+        assert not world.hosts["m0"].at("/etc/a/b.conf").exists(), world.notes()
+        assert {world.notes(name)[pools.STATE] for name in world.daemons} == {"Done"}
+        assert world.master()["Updated"]["status"] == "True"
+
+
+def test_a_number_of_nodes_that_is_none_holds_up_its_pool_alone(world: World) -> None:
+    world.api.objects["MachineConfigPool", "", "worker"]["spec"]["maxUnavailable"] = "x"
+    world.add("99-late", FILE)
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+    [told] = [p["status"]["conditions"] for p in world.pools() if p["metadata"]["name"] == "worker"]
+    assert "maxUnavailable: 'x'" in next(c["message"] for c in told if c["type"] == "RenderDegraded")

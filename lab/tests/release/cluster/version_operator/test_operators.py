@@ -122,6 +122,16 @@ def test_lease_is_held_renewed_and_taken_over_only_when_stale():
     )
 
 
+@pytest.mark.parametrize(
+    ("holder", "boot", "taken"),
+    [("host_2", "b", True), ("host_2", "a", False), ("host_2", "", False), ("other_2", "b", False)],
+)
+def test_a_lease_of_an_earlier_boot_of_the_same_host_is_nobodys(holder, boot, taken):
+    store = Store()
+    assert lease.acquire(store, "ns", "l", "host_1", now=NOW, observed=lease.Observed(), boot="a")
+    assert lease.acquire(store, "ns", "l", holder, now=NOW, observed=lease.Observed(), boot=boot) is taken
+
+
 @pytest.fixture
 def server():
     def source(pool):
