@@ -1,6 +1,7 @@
 """A hub's machines after, between and instead of installations, and the clusters that they come to and leave."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 
@@ -195,12 +196,24 @@ def test_an_installed_cluster_that_is_imported_gets_a_worker(deployment: Deploym
         life.reached(later.name, "known-unbound")
         life.bind(later.name, imported)
         guard = ["-m", ignitionguard.__name__, gateway, str(GUARD_PORT), f"http://{first.ip}:22624"]
+
+        def answers() -> list[str]:
+            """Return the statuses that the worker was answered with."""
+            [log] = (hub.lab.artifacts / "commands").glob("*-ignition-guard.log")
+            return re.findall(rf"^{re.escape(later.ip)} .* (\d+) -$", log.read_text(), re.MULTILINE)
+
         environment = {ignitionguard.TOKEN: GUARD_TOKEN}
         with hub.lab.running([sys.executable, *guard], env=environment, name="ignition-guard"):
             life.reached(later.name, "insufficient")
+            wait_until(lambda: "401" in answers(), READY_SECONDS, "the worker to be refused its Ignition", answers)
             secret["metadata"] = {"name": "token", "namespace": life.namespace}
             life.apply(secret | {"stringData": {"ignition-token": GUARD_TOKEN}})
             reference = {"ignitionEndpointTokenReference": secret["metadata"]}
             life.patch("agent", life.agent(later.name)["metadata"]["name"], {"spec": reference})
+            life.reached(later.name, "installing-in-progress")
+            checked = answers()
             life.reached(later.name, "added-to-existing-cluster")
+    assert checked[-1] == "200"
+    # The installed system itself has asked, too, and was not refused.
+    assert set(answers()[len(checked) :]) == {"200"}
     assert life.nodes(imported) == {first.name: True, later.name: True}
