@@ -235,7 +235,8 @@ def test_what_belongs_to_a_host_of_the_converged_flow_comes_and_goes_with_it(ins
     directory = tmp_path / "converged"
 
     def got(kind: str, path: str) -> str:
-        return installed.kubectl("get", kind, "host", "--ignore-not-found", "-o", f"jsonpath={{{path}}}").stdout
+        out: str = installed.kubectl("get", kind, "host", "--ignore-not-found", "-o", f"jsonpath={{{path}}}").stdout
+        return out
 
     with operator(installed, account, directory, 18094):
         applied(installed, settings | {"data": {"ALLOW_CONVERGED_FLOW": "true"}}, config, SECRET, INFRA_ENV)
@@ -251,8 +252,8 @@ def test_what_belongs_to_a_host_of_the_converged_flow_comes_and_goes_with_it(ins
         wait_until(lambda: got("dataimage", ".metadata.finalizers[0]") == "dataimage.metal3.io", 60, "the finalizer")
         deleted = installed.kubectl("delete", "bmh", "host", "--timeout=50s")
         assert deleted.returncode == 0, deleted.stderr + log_of(directory)
-        for kind in ("preprovisioningimage", "dataimage"):
-            wait_until(lambda kind=kind: not got(kind, ".metadata.name"), 60, f"the end of {kind}")
+        names = ".metadata.name"
+        wait_until(lambda: not got("preprovisioningimage", names) + got("dataimage", names), 60, "the end of both")
         others = ("hostfirmwaresettings/host", "infraenv/env", "agentserviceconfig/agent")
         deleted = installed.kubectl("delete", *others, "--timeout=50s")
         assert deleted.returncode == 0, deleted.stderr + log_of(directory)

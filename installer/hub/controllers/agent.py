@@ -210,7 +210,9 @@ class AgentController:
             headers = spec.get("ignitionEndpointHTTPHeaders") or {}
             params["ignition_endpoint_token"] = secret
             params["ignition_endpoint_http_headers"] = [{"key": key, "value": headers[key]} for key in sorted(headers)]
-        digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()
+        # Another host of the same id, such as one that was deleted and has registered again, knows nothing of it.
+        sent = [host.get("infra_env_id"), host.get("created_at"), params]
+        digest = hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
         if not params or self._private.get(key_of(agent)) == digest:
             return ""
         changes.params.update(params)

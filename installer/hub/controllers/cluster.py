@@ -78,6 +78,8 @@ class ClusterController:
         self._hub = hub
         self._inputs = Inputs(hub)
         self._sent: dict[str, _Sent] = {}
+        # Releases that the service has read, by image and a digest of the pull secret.
+        self._releases: dict[tuple[str, str], Release] = {}
         installs, deployments = hub.caches[AGENT_CLUSTER_INSTALL], hub.caches[CLUSTER_DEPLOYMENT]
         installs.index("deployment", lambda obj: [str(deployment_key(obj))])
         installs.index("inputs", _inputs_of)
@@ -188,6 +190,7 @@ class ClusterController:
                 sent.params = digest
             return self._with_endpoint(install, self._annotated(install, cluster, sent))
         except ClientError as error:
+            self._releases.clear()  # it may be another service's folder now
             problem = problem_of(error, [secret])
             if problem.is_input:
                 raise Refused(problem.message) from None
@@ -217,9 +220,12 @@ class ClusterController:
         image = str(spec_of(image_set).get("releaseImage") or "")
         if not image:
             raise SpecError(f"ClusterImageSet {name}: spec.releaseImage is missing")
-        with naming(f"ClusterImageSet {name}"):
-            found = self._hub.service.put_release(image, pull_secret)
-        return Release(image, str(found["version"]), tuple(found.get("cpu_architectures") or ()))
+        known = image, hashlib.sha256(pull_secret.encode()).hexdigest()
+        if known not in self._releases:
+            with naming(f"ClusterImageSet {name}"):
+                found = self._hub.service.put_release(image, pull_secret)
+            self._releases[known] = Release(image, str(found["version"]), tuple(found.get("cpu_architectures") or ()))
+        return self._releases[known]
 
     def _annotated(self, install: Json, cluster: Json, sent: _Sent) -> Json:
         """Pass on annotations and manifests; returns the cluster as it is then."""

@@ -207,9 +207,14 @@ def test_a_worker_gets_its_ignition_from_the_endpoint_with_its_token(
         put_secret(world, "far-token", "ignition-token", "dG9rZW4tY2FuYXJ5\n")
         wait_for_input_error(world, AGENT, agent, "ignition_endpoint_token must be letters")
         put_secret(world, "far-token", "ignition-token", "dG9rZW4tY2FuYXJ5")
+        ready = "False AgentIsNotApproved"
+        world.poll_until(key, [machine], lambda: world.reason(AGENT, agent, "RequirementsMet") == ready)
+        # The service loses the host; the one that registers again gets the token, too.
+        infra_env = uid_of(world.get(INFRA_ENV, key))
+        world.user.delete_host(infra_env, machine.id)
+        world.register(key, machine)
         world.change(AGENT, agent, approved=True)
         world.poll_until(key, [machine], lambda: "install" in world.steps.get(machine.id, ()))
-    infra_env = uid_of(world.get(INFRA_ENV, key))
     path = f"/clusters/{uid_of(world.get(CLUSTER_DEPLOYMENT, key))}/downloads/files"
     pointer = json.loads(world.user.download(path, {"file_name": f"worker-{machine.id}.ign"}))["ignition"]
     [source] = pointer["config"]["merge"]
