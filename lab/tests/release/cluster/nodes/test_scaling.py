@@ -3,10 +3,12 @@
 import base64
 import contextlib
 import datetime as dt
+import gc
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -204,6 +206,29 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     assert "2 of 3 members are available: m0: GET :2379/health" in finding.message
     members.processes[-1].kill()
     assert probe(seen).condition == "Available", "no majority, no read"
+
+
+def test_a_member_that_ends_while_it_is_asked_fails_no_later_test(signer, tmp_path):
+    """Python leaves the socket of a connection that is reset before the handshake to the garbage collector."""
+    (tmp_path / "ca.crt").write_text(signer.certificate)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        etcd = Etcd([f"https://127.0.0.1:{server.getsockname()[1]}"], str(tmp_path / "ca.crt"), None)
+        for _ in range(10):
+            with pytest.raises(EtcdError):
+                etcd.members()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+    gc.collect()
 
 
 def test_a_worker_gets_no_static_pod(world):
