@@ -347,12 +347,13 @@ def test_a_node_that_starts_makes_nothing_unavailable(world: World, tmp_path: Pa
 
 
 def test_the_api_refuses_malformed_routes_at_the_door(world: World):
-    for spec, field in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"tls": {"termination": "none"}}, "spec.tls.termination"),
         ({"to": {"name": "web", "weight": 257}}, "spec.to.weight"),
         ({"path": "x"}, "spec.path"),
         *(({field: text}, f"spec.{field}: Invalid value") for field in ("host", "subdomain") for text in NO_NAMES),
-    ):
+    ]
+    for spec, field in refused:
         meta = {"name": "no", "namespace": "default"}
         whole = {"to": {"name": "web"}, **spec}
         obj = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": meta, "spec": whole}
