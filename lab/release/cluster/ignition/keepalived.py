@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 
 from lab.release.cluster.installconfig import InstallConfig
+from lab.release.cluster.pods.pod import RESOURCES
 
 #: Replaced on the host by its interface in the machine network.
 INTERFACE = "@INTERFACE@"
@@ -20,6 +21,8 @@ API_READY_WEIGHT = 25
 INGRESS_PRIORITY = 20
 INGRESS_READY_WEIGHT = 10
 ADVERT_SECONDS = 2
+#: The script by which it asks the router, beside its configuration.
+CHECK_ROUTER = f"{RESOURCES}/keepalived/check-router.sh"
 
 _GLOBAL = """global_defs {
     enable_script_security
@@ -98,10 +101,9 @@ def node(config: InstallConfig, role: str) -> str:
             for i, vip in enumerate(config.api_vips)
         ]
     if role == "worker" or config.schedulable_masters:
-        alive = "/usr/bin/curl -o /dev/null -fs --max-time 4 http://localhost:1936/healthz"
         parts += [
-            _script("chk_ingress", alive, 3),
-            _script("chk_ingress_ready", f"{alive}/ready", 3, INGRESS_READY_WEIGHT),
+            _script("chk_ingress", f"{CHECK_ROUTER} /healthz", 3),
+            _script("chk_ingress_ready", f"{CHECK_ROUTER} /healthz/ready", 3, INGRESS_READY_WEIGHT),
         ]
         parts += [
             _instance("INGRESS", config, vip, i, priority=INGRESS_PRIORITY, checks=("chk_ingress", "chk_ingress_ready"))

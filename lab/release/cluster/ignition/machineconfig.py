@@ -199,6 +199,7 @@ def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
     return ignition.config(
         files=[
             file(template, keepalived.node(config, role), 0o600),
+            file(keepalived.CHECK_ROUTER, templates.text("check-router.sh"), 0o555),
             file("/etc/kubernetes/manifests/keepalived.yaml", manifest, 0o600),
         ]
     )

@@ -261,7 +261,7 @@ class Operators:
     def run(self, stop: threading.Event) -> None:
         """Repeat rounds until ``stop``; while the API is unreachable, log it and go on."""
         while not stop.is_set():
-            started = time.monotonic()
+            started, worked = time.monotonic(), time.process_time()
             try:
                 self.step()
             except ClusterError as error:
@@ -269,12 +269,14 @@ class Operators:
             except (KeyError, TypeError, ValueError, OSError):
                 # one malformed object must not end the loop that reports on the whole cluster
                 log.exception("operators: this round failed")
-            stop.wait(self.pause(time.monotonic() - started))
+            stop.wait(self.pause(time.monotonic() - started, time.process_time() - worked))
 
-    def pause(self, took: float) -> float:
-        """Seconds until the next round, after one of ``took`` seconds."""
+    def pause(self, took: float, worked: float) -> float:
+        """Seconds until the next round, after one of ``took`` seconds in which this process worked for ``worked``."""
         if self._rollout.begun is not None:
-            return pace.pause(took, ROLLOUT_SECONDS)
+            return pace.pause(2 * worked, ROLLOUT_SECONDS)
         if not self.scaling and not self.good:
-            return pace.pause(took, BUSY_SECONDS)
+            # Twice: whom it asks works about as much. What it waited for, such as an answer of a DNS server, does not
+            # count: all wait for the last operator.
+            return pace.pause(2 * worked, BUSY_SECONDS)
         return max((SCALING_SECONDS if self.scaling else CALM_SECONDS) - took, 2.0)

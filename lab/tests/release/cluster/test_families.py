@@ -234,7 +234,14 @@ def test_an_address_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest
 def test_what_keepalived_checks_with_is_in_its_image(config: InstallConfig) -> None:
     """keepalived drops a check whose program is not there, and gives addresses to nodes without an API server."""
     scripts = re.findall(r'^ *script "(\S+)', keepalived.node(config, "master"), re.MULTILINE)
-    assert set(scripts) == {"/usr/bin/curl"}
-    assert len(scripts) == 3
+    assert sorted(scripts) == [keepalived.CHECK_ROUTER, keepalived.CHECK_ROUTER, "/usr/bin/curl"]
+    [files] = [
+        c["spec"]["config"]["storage"]["files"]
+        for c in machineconfig.standard(
+            config, Images("1", dict.fromkeys(("pod", "keepalived-ipfailover"), "")), "master"
+        )
+        if c["metadata"]["name"] == "02-master-keepalived"
+    ]
+    assert next(f["mode"] for f in files if f["path"] == keepalived.CHECK_ROUTER) == 0o555
     [component] = [candidate for candidate in components.COMPONENTS if candidate.tag == "keepalived-ipfailover"]
     assert "curl" in {name for group in component.packages for name in components.PACKAGES[group].names}

@@ -38,6 +38,7 @@ MANIFESTS = Path(command.__file__).parents[1] / "manifests"
 SECONDS = 30
 #: Loopback's own addresses may be no endpoint.
 ADDRESS = "192.0.2.10"
+NO_NAMES = ("a b", "Upper.example.com", "-a.b", "a..b", "a.b.", f"{'a' * 64}.b")
 
 
 class AsRouter(Kube):
@@ -225,15 +226,6 @@ def test_what_is_refused(world: World, spec: dict[str, Any], said: str):
     world.kubectl("delete", "route", "refused")
 
 
-@pytest.mark.parametrize("field", ["host", "subdomain"])
-@pytest.mark.parametrize("text", ["a b", "Upper.example.com", "-a.b", "a..b", "a.b.", f"{'a' * 64}.b"])
-def test_a_host_that_is_no_dns_name_is_refused_at_once(world: World, field: str, text: str):
-    spec = {"to": {"name": "web"}, field: text}
-    route = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": {"name": "refused"}, "spec": spec}
-    done = world.hub.kubectl("create", "-f", "-", text=yaml.safe_dump(route))
-    assert f"spec.{field}: Invalid value" in done.stderr
-
-
 def test_what_haproxy_alone_refuses_costs_no_other_route(world: World):
     key = rsa.generate_private_key(65537, 1024)
     name = certificates._name("weak.example.com", ())
@@ -319,8 +311,15 @@ def test_the_probe_sees_what_a_router_does_not_do(world: World, tmp_path: Path):
     says("no answer that the ingress CA vouches for")
     world.apply(secret("router-certs-default", "openshift-ingress", kit.pair(name)))
     says("")
+    script = MANIFESTS.parent / "data" / "check-router.sh"
+
+    def checked(path: str) -> bool:
+        return world.hub.inside(subprocess.run, ["bash", str(script), path]).returncode == 0
+
+    assert checked("/healthz/ready")
     world.kubectl("delete", "secret", "router-certs-default", "-n", "openshift-ingress")
     says("GET :1936/healthz/ready: 500 the controller is not well")
+    assert [checked(path) for path in ("/healthz", "/healthz/ready", "/no-page")] == [True, False, False]
     world.apply(secret("router-certs-default", "openshift-ingress", kit.pair(name)))
     says("")
     world.kubectl("delete", "route", "canary")
@@ -348,11 +347,13 @@ def test_a_node_that_starts_makes_nothing_unavailable(world: World, tmp_path: Pa
 
 
 def test_the_api_refuses_malformed_routes_at_the_door(world: World):
-    for spec, field in (
+    refused: list[tuple[dict[str, Any], str]] = [
         ({"tls": {"termination": "none"}}, "spec.tls.termination"),
         ({"to": {"name": "web", "weight": 257}}, "spec.to.weight"),
         ({"path": "x"}, "spec.path"),
-    ):
+        *(({field: text}, f"spec.{field}: Invalid value") for field in ("host", "subdomain") for text in NO_NAMES),
+    ]
+    for spec, field in refused:
         meta = {"name": "no", "namespace": "default"}
         whole = {"to": {"name": "web"}, **spec}
         obj = {"apiVersion": "route.openshift.io/v1", "kind": "Route", "metadata": meta, "spec": whole}

@@ -89,6 +89,8 @@ def test_each_round_changes_the_address(version):
     rounds = [probe.changing(NOW + dt.timedelta(seconds=s), version) for s in range(5)]
     assert len({part["endpoints"][0]["addresses"][0] for part in rounds}) == 5
     assert {part["addressType"] for part in rounds} == {f"IPv{version}"}
+    # by which kube-proxy passes over it
+    assert all("service.kubernetes.io/headless" in part["metadata"]["labels"] for part in rounds)
 
 
 def test_a_node_without_a_server_is_named_with_the_reason():

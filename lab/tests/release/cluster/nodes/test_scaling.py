@@ -3,10 +3,12 @@
 import base64
 import contextlib
 import datetime as dt
+import gc
 import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -251,6 +253,29 @@ def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world):
     until(lambda: stepped() and of_m2() == made)
     files = installerpod.files_of(api.get("", "Secret", "node-resources-m2", installerpod.NAMESPACE))
     assert files[installerpod.MEMBER_ID] == next(m.id for m in etcd.members() if m.learner) != before
+
+
+def test_a_member_that_ends_while_it_is_asked_fails_no_later_test(signer, tmp_path):
+    """Python leaves the socket of a connection that is reset before the handshake to the garbage collector."""
+    (tmp_path / "ca.crt").write_text(signer.certificate)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def reset() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection.close()
+
+        thread = threading.Thread(target=reset)
+        thread.start()
+        etcd = Etcd([f"https://127.0.0.1:{server.getsockname()[1]}"], str(tmp_path / "ca.crt"), None)
+        for _ in range(10):
+            with pytest.raises(EtcdError):
+                etcd.members()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+    gc.collect()
 
 
 def test_a_worker_gets_no_static_pod(world):

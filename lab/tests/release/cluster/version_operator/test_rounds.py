@@ -76,20 +76,21 @@ def test_names_and_configuration_are_read_until_they_are_known(rounds, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("scaling", "good", "took", "seconds"),
+    ("scaling", "good", "took", "worked", "seconds"),
     [
-        (False, False, 0.05, 1.0),  # a fast machine looks each second until all is good
-        (False, False, 0.3, 2.7),
-        (False, False, 2.0, operators.BUSY_SECONDS),
-        (False, True, 1.0, operators.CALM_SECONDS - 1),
-        (True, False, 1.0, operators.SCALING_SECONDS - 1),
-        (True, False, 9.0, 2.0),
+        (False, False, 0.05, 0.03, 1.0),  # a fast machine looks each second until all is good
+        (False, False, 2.0, 0.05, 1.0),  # one that only waited, too
+        (False, False, 0.3, 0.15, 2.7),
+        (False, False, 2.0, 1.0, operators.BUSY_SECONDS),
+        (False, True, 1.0, 0.5, operators.CALM_SECONDS - 1),
+        (True, False, 1.0, 0.5, operators.SCALING_SECONDS - 1),
+        (True, False, 9.0, 4.0, 2.0),
     ],
 )
-def test_how_long_the_loop_pauses(scaling, good, took, seconds):
+def test_how_long_the_loop_pauses(scaling, good, took, worked, seconds):
     loop = operators.Operators(Api(), Path(), Images("4.18.0", {}), "r")
     loop.scaling, loop.good = scaling, good
-    assert loop.pause(took) == pytest.approx(seconds)
+    assert loop.pause(took, worked) == pytest.approx(seconds)
 
 
 def test_an_operator_is_unavailable_when_its_probes_have_failed_for_long_enough(rounds, monkeypatch):
