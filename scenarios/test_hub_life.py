@@ -1,18 +1,23 @@
 """A hub's machines after, between and instead of installations, and the clusters that they come to and leave."""
 
 import json
+import re
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from lab.deploy import Deployment
 from lab.waiting import wait_until
-from scenarios.testing.hub import Hub, operator
+from scenarios.testing import ignitionguard
+from scenarios.testing.hub import OPERATOR, Hub, operator
 from scenarios.testing.hublife import INSTALLER_ARGS, Life, machine, one_node, resolve, shared
 from scenarios.testing.hubresources import resources
 
 SNO, COMPACT = (f"{shape}-ipv4-static-uefi-discovery_iso-hub" for shape in ("sno", "compact"))
 READY_SECONDS = 300
+SETTINGS = "unsupported.agent-install.openshift.io/assisted-service-configmap"
+GUARD_PORT, GUARD_TOKEN = 8480, "dG9rZW4tb2YtaWduaXRpb24="
 
 pytestmark = pytest.mark.nightly
 
@@ -158,7 +163,10 @@ def test_a_failed_installation_is_tried_again_with_a_new_cluster_install(deploym
 
 @pytest.mark.parametrize("deployment", [f"{SNO}-imported"], indirect=True)
 def test_an_installed_cluster_that_is_imported_gets_a_worker(deployment: Deployment, hub: Hub) -> None:
-    """All that the hub knew of it is deleted; then it is applied as one that is installed, with its kubeconfig."""
+    """All that the hub knew of it is deleted; then it is applied as one that is installed, with its kubeconfig.
+
+    The worker's Ignition comes from a server of somebody else's that wants a token, which its Agent names.
+    """
     life, documents = Life(hub), resources(deployment)
     first, later = deployment.topology.nodes
     cluster, imported = deployment.topology.cluster_name, "imported"
@@ -181,10 +189,58 @@ def test_an_installed_cluster_that_is_imported_gets_a_worker(deployment: Deploym
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "kept", "namespace": life.namespace}}
         metadata = {"adminKubeconfigSecretRef": {"name": "kept"}, "clusterID": "", "infraID": ""}
         again["spec"] |= {"installed": True, "clusterMetadata": metadata}
+        gateway = deployment.topology.gateway
+        install["spec"]["ignitionEndpoint"] = {"url": f"http://{gateway}:{GUARD_PORT}/config"}
         life.apply(secret | {"stringData": {"kubeconfig": kubeconfig}}, again, install)
         life.says("agentclusterinstall", imported, "Completed", ("True", "InstallationCompleted"))
         life.apply(*machine(documents, later.name))
         life.reached(later.name, "known-unbound")
         life.bind(later.name, imported)
-        life.reached(later.name, "added-to-existing-cluster")
+        guard = ["-m", ignitionguard.__name__, gateway, str(GUARD_PORT), f"http://{first.ip}:22624"]
+
+        def answers() -> list[str]:
+            """Return the statuses that the worker was answered with."""
+            [log] = (hub.lab.artifacts / "commands").glob("*-ignition-guard.log")
+            return re.findall(rf"^{re.escape(later.ip)} .* (\d+) -$", log.read_text(), re.MULTILINE)
+
+        environment = {ignitionguard.TOKEN: GUARD_TOKEN}
+        with hub.lab.running([sys.executable, *guard], env=environment, name="ignition-guard"):
+            life.reached(later.name, "insufficient")
+            wait_until(lambda: "401" in answers(), READY_SECONDS, "the worker to be refused its Ignition", answers)
+            secret["metadata"] = {"name": "token", "namespace": life.namespace}
+            life.apply(secret | {"stringData": {"ignition-token": GUARD_TOKEN}})
+            reference = {"ignitionEndpointTokenReference": secret["metadata"]}
+            life.patch("agent", life.agent(later.name)["metadata"]["name"], {"spec": reference})
+            life.reached(later.name, "installing-in-progress")
+            checked = answers()
+            life.reached(later.name, "added-to-existing-cluster")
+    assert checked[-1] == "200"
+    # The installed system itself has asked, too, and was not refused.
+    assert set(answers()[len(checked) :]) == {"200"}
     assert life.nodes(imported) == {first.name: True, later.name: True}
+
+
+@pytest.mark.parametrize("deployment", [f"{SNO}-converged"], indirect=True)
+def test_a_machine_of_the_converged_flow_is_installed(deployment: Deployment, hub: Hub) -> None:
+    """Its BareMetalHost gets a deploy method in the place of an image, and a PreprovisioningImage to boot."""
+    life, documents = Life(hub), resources(deployment)
+    [node] = deployment.topology.nodes
+    cluster = deployment.topology.cluster_name
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": OPERATOR}}
+    config = {
+        "apiVersion": "agent-install.openshift.io/v1beta1",
+        "kind": "AgentServiceConfig",
+        "metadata": {"name": "agent", "annotations": {SETTINGS: "settings"}},
+        "spec": {"databaseStorage": {}, "filesystemStorage": {}},
+    }
+    life.apply(settings | {"data": {"ALLOW_CONVERGED_FLOW": "true"}}, config)
+    with hub.lab.phase("apply to installed"):
+        life.apply(*shared(documents, is_bound=True), *one_node(documents, cluster, cluster))
+        life.apply(*machine(documents, node.name))
+        hub.wait_for(f"clusterdeployment/{cluster}")
+    host = life.get("baremetalhost", node.name)
+    assert (host["spec"]["customDeploy"], host["spec"].get("image")) == ({"method": "start_assisted_install"}, None)
+    image = life.get("preprovisioningimage", node.name)["status"]
+    assert image["imageUrl"] == host["status"]["provisioning"]["image"]["url"]
+    assert life.conditions("preprovisioningimage", node.name)["Ready"] == ("True", "InfraEnvAvailable")
+    assert life.nodes(cluster) == {node.name: True}

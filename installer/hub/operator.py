@@ -31,9 +31,11 @@ from installer.hub.controllers.bmh import BareMetalHostController, redfish_machi
 from installer.hub.controllers.classification import ClassificationController
 from installer.hub.controllers.cluster import ClusterController
 from installer.hub.controllers.deployment import DeploymentController
+from installer.hub.controllers.hostparts import DataImageController, FirmwareSettingsController
 from installer.hub.controllers.infraenv import InfraEnvController
 from installer.hub.controllers.joining import JoiningController
-from installer.hub.controllers.serviceconfig import HypershiftController, ServiceConfigController
+from installer.hub.controllers.preprovisioning import PreprovisioningImageController
+from installer.hub.controllers.serviceconfig import Converged, HypershiftController, ServiceConfigController
 from installer.hub.kube.api import Api
 from installer.hub.kube.kinds import CONFIG_MAP, CUSTOM, SECRET, Key
 from installer.hub.kube.lease import Leader
@@ -46,6 +48,9 @@ NAMESPACE = "node0-hub"
 KINDS = (*CUSTOM, CONFIG_MAP, SECRET)
 CONTROLLERS: tuple[Callable[[Hub], Controller], ...] = (
     BareMetalHostController,
+    PreprovisioningImageController,
+    DataImageController,
+    FirmwareSettingsController,
     InfraEnvController,
     DeploymentController,
     ClusterController,
@@ -168,9 +173,6 @@ def run(
     Raises InstallerError for what cannot be used.
     """
     machines = partial(redfish_machine, authorities=str(bmc_ca or ""))
-    controllers = [
-        partial(make, machines=machines) if make is BareMetalHostController else make for make in CONTROLLERS
-    ]
     namespace = os.environ.get("POD_NAMESPACE", NAMESPACE)
     lease_api = Api.connect(kubeconfig)  # a kubeconfig that is none is refused before anything is started
     name = identity(directory)
@@ -188,7 +190,10 @@ def run(
                 place = Place(*webhook, service_namespace="" if kubeconfig else namespace)
                 serving.enter_context(_webhooks(place, lease_api, leader, stop))
             settings = ServiceConfigController(manager.hub, access.mirror, namespace)
-            manager.run([settings, *(make(manager.hub) for make in controllers)], stop)
+            converged = Converged(manager.hub, namespace)
+            hosts = partial(BareMetalHostController, machines=machines, is_converged=converged)
+            made = (hosts if make is BareMetalHostController else make for make in CONTROLLERS)
+            manager.run([settings, *(make(manager.hub) for make in made)], stop)
     log.info("ended")
     return 0
 

@@ -393,6 +393,7 @@ VARIANTS = FEATURES | {
     "service_killed": Variant(),
     "discovery": Variant(),
     **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},
+    "converged": Variant(),
     **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},
     "added": Variant(machines=partial(_workers, number=1), install_config=_no_workers, agent_config=_last_left_out),
     "hub_cluster": Variant(machines=_hub_cluster, install_config=_no_workers, agent_config=_first_alone),

@@ -217,6 +217,50 @@ def test_webhooks_refuse_what_is_wrong_while_the_operator_runs_and_nothing_waits
     assert installed.kubectl("delete", "bmh", "host", "--timeout=50s").returncode == 0
 
 
+def of_host(kind: str, **spec: object) -> dict[str, Any]:
+    metadata = {"name": "host", "namespace": "default"}
+    return {"apiVersion": "metal3.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def test_what_belongs_to_a_host_of_the_converged_flow_comes_and_goes_with_it(installed, account, tmp_path):
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "node0-hub"}}
+    annotations = {"unsupported.agent-install.openshift.io/assisted-service-configmap": "settings"}
+    config = {
+        "apiVersion": "agent-install.openshift.io/v1beta1",
+        "kind": "AgentServiceConfig",
+        "metadata": {"name": "agent", "annotations": annotations},
+        "spec": {"databaseStorage": {}, "filesystemStorage": {}},
+    }
+    labelled = HOST["metadata"] | {"labels": {"infraenvs.agent-install.openshift.io": "env"}}
+    directory = tmp_path / "converged"
+
+    def got(kind: str, path: str) -> str:
+        out: str = installed.kubectl("get", kind, "host", "--ignore-not-found", "-o", f"jsonpath={{{path}}}").stdout
+        return out
+
+    with operator(installed, account, directory, 18094):
+        applied(installed, settings | {"data": {"ALLOW_CONVERGED_FLOW": "true"}}, config, SECRET, INFRA_ENV)
+        applied(installed, HOST | {"metadata": labelled})
+        applied(installed, of_host("DataImage", url="http://192.0.2.1/data.iso"))
+        applied(installed, of_host("HostFirmwareSettings", settings={"ProcTurboMode": "Disabled", "Cores": 4}))
+        ready = ".status.conditions[?(@.type=='Ready')].reason"
+        wait_until(lambda: got("preprovisioningimage", ready) == "InfraEnvAvailable", 60, "the image", lambda: got(
+            "preprovisioningimage", ".status"))  # fmt: skip
+        assert "/images/" in got("preprovisioningimage", ".status.imageUrl")
+        refused = ".status.conditions[?(@.type=='Valid')].message"
+        wait_until(lambda: "Cores, ProcTurboMode" in got("hostfirmwaresettings", refused), 60, "the refusal")
+        wait_until(lambda: got("dataimage", ".metadata.finalizers[0]") == "dataimage.metal3.io", 60, "the finalizer")
+        deleted = installed.kubectl("delete", "bmh", "host", "--timeout=50s")
+        assert deleted.returncode == 0, deleted.stderr + log_of(directory)
+        names = ".metadata.name"
+        wait_until(lambda: not got("preprovisioningimage", names) + got("dataimage", names), 60, "the end of both")
+        others = ("hostfirmwaresettings/host", "infraenv/env", "agentserviceconfig/agent")
+        deleted = installed.kubectl("delete", *others, "--timeout=50s")
+        assert deleted.returncode == 0, deleted.stderr + log_of(directory)
+    assert "orbidden" not in log_of(directory)
+    assert "schema changes" not in log_of(directory)
+
+
 def test_uninstalling_refuses_while_there_are_resources_and_leaves_what_is_foreign(installed):
     applied(installed, INFRA_ENV)
     refused = run(installed, "uninstall")

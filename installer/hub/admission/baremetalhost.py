@@ -15,15 +15,18 @@ from installer.hub.baremetal.status import (
     DETACHED,
     DISABLED,
     HARDWARE,
+    INFRA_ENV,
     INSPECT,
     REBOOT,
     STATUS,
     host_of,
     inspects,
     json_object,
+    method_of,
     spec_of,
 )
-from installer.hub.kube.kinds import Json, annotations_of, key_of
+from installer.hub.kube.kinds import Json, annotations_of, key_of, labels_of
+from installer.hub.tables.preprovisioning import METHOD
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5}")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -32,7 +35,6 @@ _DEVICE = re.compile(r"/dev/(disk/by-path/)?[^/]+")
 _NOT_SUPPORTED = {
     "raid": "RAID is not configured by node0",
     "firmware": "firmware is not configured by node0",
-    "customDeploy": "only live ISOs are deployed by node0",
 }
 
 
@@ -74,6 +76,11 @@ def _bmc(spec: Json, inspected: bool) -> list[str]:
 def _spec(bmh: Json) -> list[str]:
     spec, found = spec_of(bmh), []
     found += [f"spec.{name}: {why}" for name, why in _NOT_SUPPORTED.items() if spec.get(name)]
+    method = method_of(bmh)
+    if method and method != METHOD:
+        found.append(f"spec.customDeploy.method: {method!r} is not {METHOD}, the only one that node0 has")
+    elif method and INFRA_ENV not in labels_of(bmh):
+        found.append(f"spec.customDeploy.method: {METHOD} needs the label {INFRA_ENV}")
     device = str((spec.get("rootDeviceHints") or {}).get("deviceName") or "")
     if device and not _DEVICE.fullmatch(device):
         found.append(f"spec.rootDeviceHints.deviceName: {device!r} is not in /dev or /dev/disk/by-path")
@@ -91,12 +98,16 @@ def _spec(bmh: Json) -> list[str]:
 def _image(image: Json) -> list[str]:
     if image.get("format") != "live-iso":
         return [f"spec.image.format: {image.get('format') or 'none'} is not live-iso, the only one that node0 boots"]
+    return [] if is_web_url(str(image.get("url") or "")) else ["spec.image.url: it is no URL of http or https"]
+
+
+def is_web_url(url: str) -> bool:
+    """Return whether it is a URL of http or https with a host."""
     try:
-        parts = urlsplit(str(image.get("url") or ""))
-        good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
     except ValueError:
-        good = False
-    return [] if good else ["spec.image.url: it is no URL of http or https"]
+        return False
 
 
 def _annotations(bmh: Json) -> list[str]:

@@ -14,7 +14,7 @@ from installer.hub.kube.kinds import Json
 from installer.hub.tables import agent as agents
 from installer.hub.tables import classification, hostspec
 from installer.hub.tables.cluster import Numbers
-from installer.hub.tables.clusterspec import SpecError, required, spec_of
+from installer.hub.tables.clusterspec import SpecError, ignition_endpoint_problem, required, spec_of
 
 #: Fields of an AgentClusterInstall that may change after its start, and after its end as well.
 AFTER_START = frozenset({"clusterMetadata", "ignitionEndpoint"})
@@ -37,6 +37,8 @@ def differences(old: Any, new: Any, path: str = "spec") -> Iterator[tuple[str, A
 def cluster_install(old: Json | None, new: Json) -> list[str]:
     """Return what is wrong with an AgentClusterInstall, or with a change of it."""
     problems = [*_networking(new)]
+    if problem := ignition_endpoint_problem(new):
+        problems.append(problem)
     numbers = required(new)
     if not (1 <= numbers.masters <= 5) or (numbers.masters == 2 and not numbers.arbiters):
         field = f"spec.provisionRequirements.controlPlaneAgents: {numbers.masters}"
@@ -95,6 +97,7 @@ def agent(old: Json | None, new: Json) -> list[str]:
     problems = []
     try:
         hostspec.check(spec_of(new))
+        hostspec.token_key(new)
     except SpecError as error:
         problems.append(str(error))
     if old is None:

@@ -20,11 +20,12 @@ from installer.hub.baremetal.status import (
     STATUS,
     host_of,
     image_url,
+    method_of,
     spec_of,
 )
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import Json, Key, annotations_of, is_deleted, key_of, labels_of
-from installer.hub.tables import infraenv
+from installer.hub.tables import infraenv, preprovisioning
 from installer.rendezvous.validations import hints
 
 AGENT_BMH = "agent-install.openshift.io/bmh"
@@ -124,11 +125,31 @@ def _is_handed_over(agent: Json | None) -> bool:
     return stage(agent) in _HANDED_OVER and _state(agent) in ("", *_INSTALLING, *_ENDED) and not is_unbinding(agent)
 
 
-def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quiet: bool, is_lost: bool = False) -> Json:
+def is_converged(bmh: Json, is_allowed: bool) -> bool:
+    """Return whether a host boots its PreprovisioningImage; one that has an image of its own keeps it."""
+    return bool(labels_of(bmh).get(INFRA_ENV)) and not image_url(bmh) and (is_allowed or bool(method_of(bmh)))
+
+
+def prepared_url(bmh: Json, image: Json | None, agent: Json | None) -> str:
+    """Return the ISO of the PreprovisioningImage that a host is to boot, or runs; empty without one."""
+    url, present = preprovisioning.ready_url(image), host_of(bmh).image
+    # Another would break off an installation, and while the new image is not ready the old one does.
+    return present if present and (not url or is_installing(agent) or _is_handed_over(agent)) else url
+
+
+def bmh_change(
+    bmh: Json,
+    infra_env: Json | None,
+    agent: Json | None,
+    *,
+    is_quiet: bool,
+    is_lost: bool = False,
+    prepared: str | None = None,
+) -> Json:
     """Return the change of a BareMetalHost that follows from its InfraEnv and Agent.
 
     `is_quiet`: the image contains the latest inputs; `is_lost`: the Agent of its live system was deleted, and the
-    system does not register again by itself.
+    system does not register again by itself; `prepared`: the URL of its PreprovisioningImage in the converged flow.
     """
     metadata = _finalizers(bmh)
     if not labels_of(bmh).get(INFRA_ENV):
@@ -138,16 +159,17 @@ def bmh_change(bmh: Json, infra_env: Json | None, agent: Json | None, *, is_quie
     annotations: dict[str, str | None] = _handed_over(bmh, agent)
     spec: Json = {}
     if infra_env is not None and DETACHED not in annotations_of(bmh):
-        if INSPECT not in annotations_of(bmh) and spec_of(bmh).get("inspectionMode") is None:
+        if prepared is None and INSPECT not in annotations_of(bmh) and spec_of(bmh).get("inspectionMode") is None:
             annotations[INSPECT] = DISABLED
         if spec_of(bmh).get("automatedCleaningMode") != DISABLED:
             spec["automatedCleaningMode"] = DISABLED
-        spec |= _image(bmh, infra_env, agent, is_quiet)
+        spec |= _image(bmh, infra_env, agent, is_quiet) if prepared is None else _method(bmh, agent, prepared)
         if is_lost and host_of(bmh).state is State.PROVISIONED:
-            spec["image"], annotations[LIVE] = None, None
+            spec |= _without_image(bmh)
+            annotations[LIVE] = None
     annotations |= _live(bmh, agent)
     if is_unbinding(agent) and DETACHED in annotations_of(bmh):
-        spec["image"] = None
+        spec |= _without_image(bmh)
     if annotations:
         metadata["annotations"] = annotations
     return ({"metadata": metadata} if metadata else {}) | ({"spec": spec} if spec else {})
@@ -218,6 +240,19 @@ def _image(bmh: Json, infra_env: Json, agent: Json | None, is_quiet: bool) -> Js
     if host_of(bmh).state is State.AVAILABLE:
         return {"image": {"url": url, "format": "live-iso"}, "online": True}
     return {"image": None} if has else {}
+
+
+def _method(bmh: Json, agent: Json | None, prepared: str) -> Json:
+    """Return the change of the deploy method, which is set once there is something to boot."""
+    if method_of(bmh):
+        return {"customDeploy": None} if _awaits_reboot(bmh, agent) else {}
+    if not prepared or is_installing(agent) or host_of(bmh).state is not State.AVAILABLE:
+        return {}
+    return {"customDeploy": {"method": preprovisioning.METHOD}, "online": True}
+
+
+def _without_image(bmh: Json) -> Json:
+    return {"customDeploy" if method_of(bmh) else "image": None}
 
 
 def _awaits_reboot(bmh: Json, agent: Json | None) -> bool:

@@ -72,6 +72,9 @@ class Provisioner(Protocol):
     def deprovision(self) -> Outcome:
         """Switch it off and take the ISO out."""
 
+    def hold(self, url: str, before: str) -> Outcome:
+        """Have the virtual drive of a machine that is off hold an image of data, in place of `before`; empty: none."""
+
     def power(self, order: Power) -> Outcome:
         """Bring its power to that state; `Done.powered` is the state."""
 

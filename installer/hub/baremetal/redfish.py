@@ -129,6 +129,24 @@ class RedfishMachine:
 
         return self._do("deprovision", act)
 
+    def hold(self, url: str, before: str) -> Outcome:
+        """As Provisioner says; an image that somebody else has inserted is left alone."""
+
+        def act(system: Any) -> Outcome:
+            drives = self._drives(system)
+            holds = media.inserted_url(drives) or ""
+            if holds == url:
+                return Done()
+            if holds not in ("", before):
+                raise sushy.exceptions.SushyError("the virtual CD drive holds another image")
+            if url:
+                media.insert(drives, url)
+            else:
+                media.eject(drives)
+            return Done()
+
+        return self._do("insert the data image" if url else "eject the data image", act)
+
     def power(self, order: Power) -> Outcome:
         """As Provisioner says; RESET restarts a machine that runs, and switches on another."""
 

@@ -52,15 +52,24 @@ def inspects(bmh: Json) -> bool:
     return DISABLED not in (spec_of(bmh).get("inspectionMode"), annotations_of(bmh).get(INSPECT))
 
 
-def wanted_of(bmh: Json) -> Wanted:
-    """Return what a BareMetalHost asks for. Values of annotations that cannot be read count as their defaults."""
+def method_of(bmh: Json) -> str:
+    """Return the way to deploy a host that has no image of its own; empty for one that has."""
+    return str((spec_of(bmh).get("customDeploy") or {}).get("method") or "")
+
+
+def wanted_of(bmh: Json, prepared: str = "") -> Wanted:
+    """Return what a BareMetalHost asks for. Values of annotations that cannot be read count as their defaults.
+
+    ``prepared``: the URL of its PreprovisioningImage, which a host with a custom deploy method boots.
+    """
+    image = prepared if method_of(bmh) else image_url(bmh)
     spec, annotations = spec_of(bmh), annotations_of(bmh)
     reboots = {name: value for name, value in annotations.items() if name.split("/")[0] == REBOOT}
     detached = _arguments(annotations.get(DETACHED, ""))
     return Wanted(
         managed=bool((spec.get("bmc") or {}).get("address")),
-        image=image_url(bmh),
-        awaits_image=bool(labels_of(bmh).get(INFRA_ENV)) and not image_url(bmh),
+        image=image,
+        awaits_image=bool(labels_of(bmh).get(INFRA_ENV)) and not image,
         online=bool(spec.get("online")),
         externally_provisioned=bool(spec.get("externallyProvisioned")),
         inspection=inspects(bmh),
@@ -135,8 +144,11 @@ def status_of(
     was = before.get("provisioning") or {}
     provisioning = {**was, "ID": was.get("ID") or old["metadata"].get("uid", ""), "state": host.state.value}
     provisioning.pop("image", None)
+    provisioning.pop("customDeploy", None)
     if host.image:
         provisioning["image"] = {"url": host.image, "format": "live-iso"}
+    if host.image and (method := method_of(old)):
+        provisioning["customDeploy"] = {"method": method}
     if hints := spec_of(old).get("rootDeviceHints"):
         provisioning["rootDeviceHints"] = hints
     status = {

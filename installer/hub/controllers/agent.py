@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -46,6 +48,8 @@ log = logging.getLogger("node0-hub")
 FINALIZER = "agent.agent-install.openshift.io/ai-deprovision"
 SKIP_CLEANUP = "agent.agent-install.openshift.io/skip-spoke-cleanup"
 ADDED = "AddToExistingClusterHost"
+# The entry of a Secret with the token for a host's Ignition.
+TOKEN = "ignition-token"
 # Seconds until a host that cannot be removed yet is tried again.
 PATIENCE = 10.0
 # Seconds after which the Node of an agent that is deleted is given up.
@@ -60,19 +64,20 @@ class AgentController:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._inputs = Inputs(hub)
-        self._fenced: dict[Key, str] = {}
+        # Digests of what the service was sent last and shows nobody.
+        self._private: dict[Key, str] = {}
         # Hosts that the service has named, with their infra-envs: all of them after a start, as the feed begins anew.
         self._hosts: dict[Key, str] = {}
         hub.caches[INFRA_ENV].index("uid", lambda obj: [uid_of(obj)])
         hub.caches[CLUSTER_DEPLOYMENT].index("uid", lambda obj: [uid_of(obj)])
-        hub.caches[AGENT].index("login", lambda obj: [str(_login_key(obj))])
+        hub.caches[AGENT].index("secrets", _secrets_of)
         hub.caches[AGENT].index("cluster", lambda obj: [str(key) for key in (cluster_of(obj),) if key])
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
         """Return the agents that a cluster's coming concerns, a namespace's classifications, and BMCs' logins."""
         return {
             CLUSTER_DEPLOYMENT: lambda obj: self._unbound(key_of(obj)),
-            SECRET: lambda obj: map(key_of, self._hub.caches[AGENT].by("login", str(key_of(obj)))),
+            SECRET: lambda obj: map(key_of, self._hub.caches[AGENT].by("secrets", str(key_of(obj)))),
             AGENT_CLASSIFICATION: lambda obj: map(key_of, self._hub.caches[AGENT].list(key_of(obj).namespace)),
         }
 
@@ -172,7 +177,7 @@ class AgentController:
         host = self._bound(agent, infra_env, host)
         changes = hostspec.changes(spec_of(agent), host)
         infra_env_id, host_id, service = host["infra_env_id"], host["id"], self._hub.service
-        fenced = self._fencing(agent, changes)
+        private = self._add_private(agent, host, changes)
         if not changes or host["status"] not in table.EDITABLE:
             return self._second_day(agent, host)
         # An installation that waits for nothing but this must not begin without it.
@@ -184,23 +189,34 @@ class AgentController:
             changes.params.pop("disks_selected_config")
         if changes.params:
             service.update_host(infra_env_id, host_id, changes.params)
-        if fenced:
-            self._fenced[key_of(agent)] = fenced
+        if private:
+            self._private[key_of(agent)] = private
         return service.find_host(infra_env_id, host_id) or host
 
-    def _fencing(self, agent: Json, changes: HostChanges) -> str:
-        """Add the BMC's login to the changes of a host unless it was sent before; the Secret's version if it is added.
+    def _add_private(self, agent: Json, host: Json, changes: HostChanges) -> str:
+        """Add to a host's changes what the service shows nobody, unless it was sent before; a digest of what is added.
 
-        The service shows nobody the login, so that after a restart it is sent once more.
+        After a restart it is sent once more.
         """
-        key = _login_key(agent)
-        version = self._inputs.version(SECRET, key)
-        if not key.name or (version and self._fenced.get(key_of(agent)) == version):
+        params: Json = {}
+        login, token, spec = _login_key(agent), hostspec.token_key(agent), spec_of(agent)
+        if login.name:
+            data = self._inputs.data(SECRET, login, "spec.fencingCredentialsSecretRef")
+            params["fencing_credentials"] = {
+                field: data[entry] for field, entry in hostspec.FENCING.items() if data.get(entry)
+            }
+        secret = self._inputs.secret(token, TOKEN, "spec.ignitionEndpointTokenReference") if token.name else ""
+        if host.get("kind") == ADDED:
+            headers = spec.get("ignitionEndpointHTTPHeaders") or {}
+            params["ignition_endpoint_token"] = secret
+            params["ignition_endpoint_http_headers"] = [{"key": key, "value": headers[key]} for key in sorted(headers)]
+        # Another host of the same id, such as one that was deleted and has registered again, knows nothing of it.
+        sent = [host.get("infra_env_id"), host.get("created_at"), params]
+        digest = hashlib.sha256(json.dumps(sent, sort_keys=True).encode()).hexdigest()
+        if not params or self._private.get(key_of(agent)) == digest:
             return ""
-        data = self._inputs.data(SECRET, key, "spec.fencingCredentialsSecretRef")
-        login = {field: data[entry] for field, entry in hostspec.FENCING.items() if data.get(entry)}
-        changes.params["fencing_credentials"] = login
-        return version
+        changes.params.update(params)
+        return digest
 
     def _bound(self, agent: Json, infra_env: Json | None, host: Json) -> Json:
         """Bind or unbind the host as the spec has it. Raises SpecError, ClientError."""
@@ -361,6 +377,12 @@ def _owner(agent: Mapping[str, Any]) -> str:
 
 def _login_key(agent: Json) -> Key:
     return Key(key_of(agent).namespace, str(spec_of(agent).get("fencingCredentialsSecretRef") or ""))
+
+
+def _secrets_of(agent: Json) -> list[str]:
+    """Return the Secrets that an Agent names."""
+    token = spec_of(agent).get("ignitionEndpointTokenReference") or {}
+    return [str(_login_key(agent)), str(Key(key_of(agent).namespace, str(token.get("name") or "")))]
 
 
 def _is_bound(agent: Json) -> bool:

@@ -12,9 +12,9 @@ from installer.hub.admission import baremetalhost
 from installer.hub.baremetal import pairing
 from installer.hub.baremetal.address import parse
 from installer.hub.baremetal.hardware import from_inventory
-from installer.hub.baremetal.provisioner import Account, Done, Failed, Outcome, Provisioner
+from installer.hub.baremetal.provisioner import Account, Done, Failed, Outcome, Power, Provisioner
 from installer.hub.baremetal.redfish import RedfishMachine
-from installer.hub.baremetal.states import Action, Settled, Step, plan, settle
+from installer.hub.baremetal.states import Action, Settled, State, Step, Wanted, plan, settle
 from installer.hub.baremetal.status import (
     HARDWARE,
     INSPECT,
@@ -31,13 +31,18 @@ from installer.hub.baremetal.status import (
     wanted_of,
 )
 from installer.hub.baremetal.status import INFRA_ENV as INFRA_ENV_LABEL
+from installer.hub.controllers import hostparts
 from installer.hub.controllers.infraenv import QUIET
+from installer.hub.controllers.preprovisioning import MAKING_SECONDS
 from installer.hub.kube.kinds import (
     AGENT,
+    AGENT_SERVICE_CONFIG,
     BARE_METAL_HOST,
+    DATA_IMAGE,
     HARDWARE_DATA,
     INFRA_ENV,
     NMSTATE_CONFIG,
+    PREPROVISIONING_IMAGE,
     SECRET,
     Json,
     Key,
@@ -50,9 +55,8 @@ from installer.hub.kube.kinds import (
     uid_of,
 )
 from installer.hub.kube.manager import Hub
+from installer.hub.tables import preprovisioning
 
-# Longer than the service takes to make the image of an InfraEnv once its inputs are quiet.
-_MAKING_SECONDS = 5.0
 _BY_MAC = "mac"
 Machines = Callable[[Json, Account], Provisioner]
 
@@ -88,17 +92,19 @@ class BareMetalHostController:
 
     kind = BARE_METAL_HOST
 
-    def __init__(self, hub: Hub, *, machines: Machines = redfish_machine) -> None:
-        """`machines` makes the Provisioner of a host."""
+    def __init__(
+        self, hub: Hub, *, machines: Machines = redfish_machine, is_converged: Callable[[], bool] = bool
+    ) -> None:
+        """`machines` makes the Provisioner of a host; `is_converged`: the converged flow is allowed now."""
         self._hub = hub
         self._hosts, self._agents = hub.caches[BARE_METAL_HOST], hub.caches[AGENT]
         self._hosts.index(_BY_MAC, lambda bmh: filter(None, [pairing.mac_of(bmh)]))
         self._agents.index(_BY_MAC, pairing.macs_of)
-        self._machine_of = machines
+        self._machine_of, self._is_converged = machines, is_converged
         self._machines: dict[Key, tuple[tuple[object, ...], Provisioner]] = {}
         self._secrets: dict[Key, _Login] = {}
         self._pauses: dict[Key, _Pause] = {}
-        self._freshness = pairing.Freshness(QUIET + _MAKING_SECONDS)
+        self._freshness = pairing.Freshness(QUIET + MAKING_SECONDS)
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
         """As Controller says."""
@@ -113,6 +119,8 @@ class BareMetalHostController:
         return {
             BARE_METAL_HOST: lambda host: of_macs(host, [pairing.mac_of(host)]),
             AGENT: lambda agent: of_macs(agent, pairing.macs_of(agent)),
+            AGENT_SERVICE_CONFIG: lambda _: map(key_of, self._hosts.list()),
+            PREPROVISIONING_IMAGE: lambda image: [key_of(image)],
             INFRA_ENV: lambda env: map(key_of, hosts(env, {INFRA_ENV_LABEL: key_of(env).name})),
             NMSTATE_CONFIG: lambda config: [
                 key_of(host) for host in hosts(config) if INFRA_ENV_LABEL in labels_of(host)
@@ -126,25 +134,28 @@ class BareMetalHostController:
         if bmh is None:
             self._forget(key)
             return None
-        bmh, problem, wait = self._pair(bmh)
+        bmh, problem, wait, prepared = self._pair(bmh)
         if PAUSED in annotations_of(bmh):
             return wait
         if self._take_annotations(bmh) is not bmh:
             return 0.0
-        after = self._step(bmh, problem)
+        after = self._step(bmh, wanted_of(bmh, prepared), problem)
         return min((seconds for seconds in (after, wait) if seconds is not None), default=None)
 
     # -- pairing -----------------------------------------------------------------------------------------------------
 
-    def _pair(self, bmh: Json) -> tuple[Json, str, float | None]:
-        """Bring host and Agent together; returns the host, a problem, and the seconds until its image may be set."""
+    def _pair(self, bmh: Json) -> tuple[Json, str, float | None, str]:
+        """Bring host and Agent together.
+
+        Returns the host, a problem, the seconds until its image may be set, and the URL of its PreprovisioningImage.
+        """
         key, problem, wait = key_of(bmh), "", None
         name = labels_of(bmh).get(INFRA_ENV_LABEL, "")
         infra_env = self._hub.caches[INFRA_ENV].get(Key(key.namespace, name)) if name else None
         is_alone = not pairing.same_mac(bmh, self._hosts.by(_BY_MAC, pairing.mac_of(bmh)))
         agent = pairing.agent_for(bmh, self._agents.by(_BY_MAC, pairing.mac_of(bmh))) if name and is_alone else None
         if is_deleted(bmh):
-            return self._say_farewell(bmh, agent), "", None
+            return self._say_farewell(bmh, agent), "", None, ""
         if infra_env is not None:
             wait = self._stale_seconds(infra_env)
         elif name:
@@ -152,7 +163,8 @@ class BareMetalHostController:
         live = Key(key.namespace, annotations_of(bmh).get(pairing.LIVE, ""))
         # After a start the cache of Agents may be older than that of hosts; a boot breaks an installation off.
         is_lost = bool(live.name) and not self._agents.get(live) and not self._hub.api.get(AGENT, live)
-        change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None, is_lost=is_lost)
+        prepared = self._prepared(bmh, agent)
+        change = pairing.bmh_change(bmh, infra_env, agent, is_quiet=wait is None, is_lost=is_lost, prepared=prepared)
         if change:
             bmh = self._hub.patch(BARE_METAL_HOST, bmh, change)
         if agent is not None and not is_deleted(agent):
@@ -162,7 +174,26 @@ class BareMetalHostController:
             bmh = self._take_inventory(bmh, agent)
         elif name:
             problem = problem or pairing.absent_mac(bmh)
-        return bmh, problem, wait
+        return bmh, problem, wait, prepared or ""
+
+    def _prepared(self, bmh: Json, agent: Json | None) -> str | None:
+        """Return what a host of the converged flow boots; None in the classic one.
+
+        Its PreprovisioningImage is made, and goes with it.
+        """
+        if not pairing.is_converged(bmh, self._is_converged()):
+            return None
+        key, spec = key_of(bmh), preprovisioning.wanted(bmh)
+        labels = {INFRA_ENV_LABEL: labels_of(bmh)[INFRA_ENV_LABEL]}
+        image = self._hub.caches[PREPROVISIONING_IMAGE].get(key)
+        if image is None:
+            image = PREPROVISIONING_IMAGE.new(key, spec=spec)
+            image["metadata"] |= {"labels": labels, "ownerReferences": [owner_reference(BARE_METAL_HOST, bmh)]}
+            self._hub.api.create(PREPROVISIONING_IMAGE, image)
+        elif image.get("spec") != spec or not labels.items() <= labels_of(image).items():
+            gone = dict.fromkeys((image.get("spec") or {}).keys() - spec.keys())
+            image = self._hub.patch(PREPROVISIONING_IMAGE, image, {"spec": gone | spec, "metadata": {"labels": labels}})
+        return pairing.prepared_url(bmh, image, agent)
 
     def _stale_seconds(self, infra_env: Json) -> float | None:
         key = key_of(infra_env)
@@ -227,9 +258,9 @@ class BareMetalHostController:
         elif (old.get("spec") or {}).get("hardware") != hardware:
             self._hub.api.update(HARDWARE_DATA, {**old, "spec": {"hardware": hardware}})
 
-    def _step(self, bmh: Json, pairing_problem: str) -> float | None:
+    def _step(self, bmh: Json, wanted: Wanted, pairing_problem: str) -> float | None:
         """Take one step; returns the seconds until the next."""
-        key, wanted, host = key_of(bmh), wanted_of(bmh), host_of(bmh)
+        key, host = key_of(bmh), host_of(bmh)
         login = self._login(bmh)
         step = plan(wanted, host, credentials_of(bmh, login.version))
         pause, generation = self._pauses.get(key), bmh["metadata"].get("generation")
@@ -241,7 +272,7 @@ class BareMetalHostController:
             conditions = conditions_of(host, why=pause.why, problem=pairing_problem)
             self._hub.write_status(BARE_METAL_HOST, bmh, status_of(bmh, host, conditions, self._hub.now()))
             return left
-        outcome = self._act(step, bmh, login)
+        outcome = self._act(step, bmh, wanted.image, login)
         if step.action is Action.DELETE and isinstance(outcome, Done):
             self._forget(key)
             self._hub.remove_finalizer(BARE_METAL_HOST, bmh, pairing.METAL3_FINALIZER)
@@ -280,7 +311,7 @@ class BareMetalHostController:
             bmh = self._hub.patch(BARE_METAL_HOST, bmh, {"metadata": {"annotations": dict.fromkeys(gone)}})
         return bmh
 
-    def _act(self, step: Step, bmh: Json, login: _Login) -> Outcome:
+    def _act(self, step: Step, bmh: Json, image: str, login: _Login) -> Outcome:
         """Call the machine."""
         if step.action in (Action.NOTHING, Action.ATTACH):
             return Done()
@@ -293,14 +324,28 @@ class BareMetalHostController:
             return Failed(login.problem)
         machine = self._machine(bmh, login.version, login.account)
         if step.action is Action.PROVISION:
-            return machine.provision(wanted_of(bmh).image)
+            return machine.provision(image)
         if step.action is Action.POWER:
-            return machine.power(step.order)
+            outcome = self._hold_data(bmh, machine) if step.order is Power.ON else Done()
+            return machine.power(step.order) if isinstance(outcome, Done) else outcome
         calls = {
             Action.REGISTER: machine.register, Action.INSPECT: machine.inspect,
             Action.PREPARE: machine.prepare, Action.DEPROVISION: machine.deprovision,
         }  # fmt: skip
         return calls[step.action]()
+
+    def _hold_data(self, bmh: Json, machine: Provisioner) -> Outcome:
+        """Have the drive hold the host's DataImage before the machine is started."""
+        image, host = self._hub.caches[DATA_IMAGE].get(key_of(bmh)), host_of(bmh)
+        in_use = host.state in (State.PROVISIONED, State.EXTERNALLY_PROVISIONED)
+        if image is None or host.powered_on or not in_use:
+            return Done()
+        outcome: Outcome = Failed(f"DataImage {key_of(image).name}: spec.url: it is no URL of http or https")
+        url = hostparts.wanted_image(image)
+        if not url or baremetalhost.is_web_url(url):
+            outcome = machine.hold(url, hostparts.attached_image(image))
+        hostparts.write_attached(self._hub, image, outcome.message if isinstance(outcome, Failed) else "")
+        return outcome
 
     def _login(self, bmh: Json) -> _Login:
         """Read the BMC's Secret, of the host's namespace only."""

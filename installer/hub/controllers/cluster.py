@@ -78,6 +78,8 @@ class ClusterController:
         self._hub = hub
         self._inputs = Inputs(hub)
         self._sent: dict[str, _Sent] = {}
+        # Releases that the service has read, by image and a digest of the pull secret.
+        self._releases: dict[tuple[str, str], Release] = {}
         installs, deployments = hub.caches[AGENT_CLUSTER_INSTALL], hub.caches[CLUSTER_DEPLOYMENT]
         installs.index("deployment", lambda obj: [str(deployment_key(obj))])
         installs.index("inputs", _inputs_of)
@@ -168,15 +170,17 @@ class ClusterController:
         sent = self._sent.setdefault(cluster_id, _Sent())
         cluster = service.find_cluster(cluster_id)
         if cluster is not None and cluster["status"] == ClusterStatus.ADDING_HOSTS:
-            return cluster
+            return self._with_endpoint(install, cluster)
         if cluster is None and is_imported(deployment) and not (spec_of(install).get("imageSetRef") or {}).get("name"):
-            return service.import_cluster(cluster_id, clusterspec.import_params(deployment, None))
+            cluster = service.import_cluster(cluster_id, clusterspec.import_params(deployment, None))
+            return self._with_endpoint(install, cluster)
         field = f"spec.pullSecretRef of ClusterDeployment {key_of(deployment)}"
         secret = self._inputs.pull_secret(key_of(deployment).namespace, spec_of(deployment).get("pullSecretRef"), field)
         try:
             release = self._release(install, secret)
             if cluster is None and is_imported(deployment):
-                return service.import_cluster(cluster_id, clusterspec.import_params(deployment, release))
+                cluster = service.import_cluster(cluster_id, clusterspec.import_params(deployment, release))
+                return self._with_endpoint(install, cluster)
             params = clusterspec.cluster_params(deployment, install, release, secret)
             digest = hashlib.sha256(json.dumps(params, sort_keys=True).encode()).hexdigest()
             if cluster is None or sent.params != digest:
@@ -184,12 +188,27 @@ class ClusterController:
                     self._sent[cluster_id] = sent = _Sent()
                 cluster = service.put_cluster(cluster_id, params)
                 sent.params = digest
-            return self._annotated(install, cluster, sent)
+            return self._with_endpoint(install, self._annotated(install, cluster, sent))
         except ClientError as error:
+            self._releases.clear()  # it may be another service's folder now
             problem = problem_of(error, [secret])
             if problem.is_input:
                 raise Refused(problem.message) from None
             raise
+
+    def _with_endpoint(self, install: Json, cluster: Json) -> Json:
+        """Pass on the server of Ignition for hosts that are added later; returns the cluster as it is then."""
+        spec, wanted = spec_of(install).get("ignitionEndpoint") or {}, {}
+        if url := spec.get("url"):
+            wanted["url"] = url
+        if name := (spec.get("caCertificateReference") or {}).get("name"):
+            field = "spec.ignitionEndpoint.caCertificateReference"
+            pem = self._inputs.secret(Key(key_of(install).namespace, name), "tls.crt", field)
+            wanted["ca_certificate"] = base64.b64encode(pem.encode()).decode()
+        if wanted == (cluster.get("ignition_endpoint") or {}):
+            return cluster
+        with naming("spec.ignitionEndpoint"):
+            return self._hub.service.update_cluster(cluster["id"], {"ignition_endpoint": wanted})
 
     def _release(self, install: Json, pull_secret: str) -> Release:
         name = str((spec_of(install).get("imageSetRef") or {}).get("name") or "")
@@ -201,9 +220,12 @@ class ClusterController:
         image = str(spec_of(image_set).get("releaseImage") or "")
         if not image:
             raise SpecError(f"ClusterImageSet {name}: spec.releaseImage is missing")
-        with naming(f"ClusterImageSet {name}"):
-            found = self._hub.service.put_release(image, pull_secret)
-        return Release(image, str(found["version"]), tuple(found.get("cpu_architectures") or ()))
+        known = image, hashlib.sha256(pull_secret.encode()).hexdigest()
+        if known not in self._releases:
+            with naming(f"ClusterImageSet {name}"):
+                found = self._hub.service.put_release(image, pull_secret)
+            self._releases[known] = Release(image, str(found["version"]), tuple(found.get("cpu_architectures") or ()))
+        return self._releases[known]
 
     def _annotated(self, install: Json, cluster: Json, sent: _Sent) -> Json:
         """Pass on annotations and manifests; returns the cluster as it is then."""
@@ -419,12 +441,13 @@ class ClusterController:
         return [key_of(obj) for obj in self._hub.caches[AGENT_CLUSTER_INSTALL].by("inputs", name)]
 
     def _by_secret(self, secret: Json) -> list[Key]:
-        """Return the clusters with this pull secret, or whose credentials it is."""
+        """Return the clusters with this pull secret or CA, or whose credentials it is."""
         key = key_of(secret)
         deployments = [key_of(obj) for obj in self._hub.caches[CLUSTER_DEPLOYMENT].by("pull-secret", str(key))]
         if name := labels_of(secret).get(DEPLOYMENT_LABEL):
             deployments.append(Key(key.namespace, name))
-        return [found for deployment in deployments for found in self._installs_of(deployment)]
+        found = [found for deployment in deployments for found in self._installs_of(deployment)]
+        return [*found, *self._by_input(f"Secret {key}")]
 
 
 INFRA_ENV_LABEL = "infraenvs.agent-install.openshift.io"
@@ -480,6 +503,8 @@ def _inputs_of(install: Json) -> list[str]:
     mirror = spec.get("mirrorRegistryRef") or {}
     if mirror.get("name"):
         found.append(f"ConfigMap {Key(str(mirror.get('namespace') or namespace), str(mirror['name']))}")
+    authority = (spec.get("ignitionEndpoint") or {}).get("caCertificateReference") or {}
+    found.append(f"Secret {Key(namespace, str(authority.get('name') or ''))}")
     return [*found, f"ClusterImageSet {(spec.get('imageSetRef') or {}).get('name')}"]
 
 

@@ -1,4 +1,4 @@
-"""AgentServiceConfig: the service that the operator runs, as far as it can be set: the mirrors of registries."""
+"""AgentServiceConfig: the service that the operator runs, as far as it can be set: mirrors, the converged flow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from installer.errors import ConfigError
 from installer.files import write_whole
 from installer.hub.conditions import NO_SECOND, Condition, set_conditions
+from installer.hub.controllers.inputs import Inputs
 from installer.hub.kube.kinds import (
     AGENT_SERVICE_CONFIG,
     CONFIG_MAP,
@@ -16,15 +17,20 @@ from installer.hub.kube.kinds import (
     Json,
     Key,
     Kind,
+    annotations_of,
     is_deleted,
     key_of,
 )
 from installer.hub.kube.manager import Hub
+from installer.hub.tables.clusterspec import SpecError
 from installer.rendezvous.standalone import CA_BUNDLE, REGISTRIES, check_mirror
 
 FINALIZER = "agentserviceconfig.agent-install.openshift.io/ai-deprovision"
 NAME = "agent"
 FILES = (REGISTRIES, CA_BUNDLE)
+#: The annotation that names a ConfigMap with the service's environment, and the variable of it that counts here.
+SETTINGS = "unsupported.agent-install.openshift.io/assisted-service-configmap"
+CONVERGED = "ALLOW_CONVERGED_FLOW"
 # Marks a folder of mirrors that was written here: another is its administrator's, and left alone.
 OWN = ".agentserviceconfig"
 # Between two looks at whether the service answers (s).
@@ -66,7 +72,7 @@ class ServiceConfigController:
             if key.name != NAME:
                 raise Refused(f"only the AgentServiceConfig named {NAME} is followed")
             config = self._hub.add_finalizer(AGENT_SERVICE_CONFIG, config, FINALIZER)
-            text = self._follow(config.get("spec") or {})
+            text = self._follow(config.get("spec") or {}) + self._settings(config)
             done = Condition("ReconcileCompleted", "True", "ReconcileSucceeded", text)
         except ConfigError as error:
             done = Condition("ReconcileCompleted", "False", "ConfigFailure", str(error))
@@ -98,6 +104,25 @@ class ServiceConfigController:
         version = config_map["metadata"]["resourceVersion"]
         return f"the mirrors of ConfigMap {self._namespace}/{reference} (version {version}) are set{rest}"
 
+    def _settings(self, config: Json) -> str:
+        """Return what is said of the ConfigMap that has the service's environment in the field."""
+        name = annotations_of(config).get(SETTINGS)
+        if not name:
+            return ""
+        key = Key(self._namespace, name)
+        found = self._hub.api.get(CONFIG_MAP, key)
+        if found is None:
+            raise Refused(f"ConfigMap {key}, which the annotation {SETTINGS} names, does not exist")
+        data = found.get("data") or {}
+        if data.get(CONVERGED, "false") not in ("true", "false"):
+            raise Refused(f"ConfigMap {key}: {CONVERGED} {data[CONVERGED][:80]!r} is neither true nor false")
+        if database := ", ".join(sorted(name for name in data if name.startswith("DB_"))):
+            text = "no other database is offered, the service's is a file in its folder"
+            raise Refused(f"ConfigMap {key}: {database}: {text}")
+        unused = ", ".join(sorted(data.keys() - {CONVERGED}))
+        flow = "converged" if data.get(CONVERGED) == "true" else "classic"
+        return f"; BareMetalHosts take the {flow} flow" + (f"; without effect here: {unused}" if unused else "")
+
     def _write(self, files: dict[str, str], source: str) -> None:
         mirror = self._mirror
         if mirror is None:
@@ -128,6 +153,25 @@ class ServiceConfigController:
         if mirror is not None and (mirror / OWN).exists():
             for name in (*FILES, OWN):
                 (mirror / name).unlink(missing_ok=True)
+
+
+class Converged:
+    """Knows whether BareMetalHosts take the converged flow: as the AgentServiceConfig's ConfigMap of settings says."""
+
+    def __init__(self, hub: Hub, namespace: str) -> None:
+        """`namespace`: the operator's."""
+        self._hub, self._namespace, self._inputs = hub, namespace, Inputs(hub)
+
+    def __call__(self) -> bool:
+        """Return it as it is now."""
+        config = self._hub.caches[AGENT_SERVICE_CONFIG].get(Key("", NAME))
+        name = annotations_of(config).get(SETTINGS) if config else None
+        if not name:
+            return False
+        try:
+            return self._inputs.data(CONFIG_MAP, Key(self._namespace, name), SETTINGS).get(CONVERGED) == "true"
+        except SpecError:
+            return False
 
 
 class HypershiftController:

@@ -21,8 +21,9 @@ from installer.hub.tables.facts import (
     FALSE,
     TRUE,
     UNKNOWN,
+    Facts,
     Json,
-    SyncProblem,
+    debug_info,
     messages,
     spec_synced,
     validations,
@@ -34,25 +35,18 @@ TYPES = ("Connected", "RequirementsMet", "Validated", "Installed", "Bound")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgentFacts:
+class AgentFacts(Facts):
     """All that the table looks at. ``host``: the service's, None while there is none; ``cleanup``: why one failed."""
 
-    name: str
     host: Json | None = field(default=None, repr=False)
     is_approved: bool = False
-    problem: SyncProblem | None = None
     cluster: str = ""
     cleanup: str = ""
 
     @property
-    def status(self) -> str:
-        """The status of the service's host; empty without one."""
-        return str((self.host or {}).get("status", ""))
-
-    @property
-    def info(self) -> str:
-        """The service's sentence on the host."""
-        return str((self.host or {}).get("status_info") or "")
+    def known(self) -> Json:
+        """As Facts says."""
+        return self.host or {}
 
 
 class Verdict(NamedTuple):
@@ -311,9 +305,6 @@ def _seconds(stamp: str) -> str:
     return re.sub(r"\.\d+", "", stamp)
 
 
-_SOURCE = {"source_name": "sourceName", "source_state": "sourceState"}
-
-
 def status(facts: AgentFacts, events_url: str, logs_url: str) -> Json:
     """Return the status of an Agent without its conditions; ``role`` is always there, as its schema demands."""
     host = facts.host or {}
@@ -337,12 +328,5 @@ def status(facts: AgentFacts, events_url: str, logs_url: str) -> Json:
         }
     ) | {
         "role": host.get("suggested_role") or role if role == Role.AUTO else role,
-        "debugInfo": _set(
-            {
-                "eventsURL": events_url if host else "",
-                "logsURL": logs_url if host.get("logs_collected_at", NEVER) != NEVER else "",
-                "state": facts.status,
-                "stateInfo": facts.info,
-            }
-        ),
+        "debugInfo": _set(debug_info(facts, events_url, logs_url, "logs_collected_at")),
     }

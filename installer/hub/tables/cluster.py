@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from installer.assisted.enums import NEVER, ClusterStatus, HostStatus, PreparationStatus, Result, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, PreparationStatus, Result, Role
 from installer.hub.conditions import Condition
 from installer.hub.tables.facts import (
     FALSE,
     TRUE,
     UNKNOWN,
+    Facts,
     Json,
-    SyncProblem,
+    debug_info,
     messages,
     spec_synced,
     validations,
@@ -53,29 +54,22 @@ class Numbers(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterFacts:
+class ClusterFacts(Facts):
     """All that the table looks at.
 
     ``cluster``: the service's, None while there is none; ``attempts``: installations started with this spec.
     """
 
-    name: str
     required: Numbers
     cluster: Json | None = field(default=None, repr=False)
     members: Sequence[Member] = ()
     is_held: bool = False
-    problem: SyncProblem | None = None
     attempts: int = 0
 
     @property
-    def status(self) -> str:
-        """The status of the service's cluster; empty without one."""
-        return str((self.cluster or {}).get("status", ""))
-
-    @property
-    def info(self) -> str:
-        """The service's sentence on the cluster."""
-        return str((self.cluster or {}).get("status_info") or "")
+    def known(self) -> Json:
+        """As Facts says."""
+        return self.cluster or {}
 
     @property
     def preparation(self) -> Mapping[str, str]:
@@ -255,12 +249,7 @@ def status(facts: ClusterFacts, events_url: str, logs_url: str) -> Json:
     present = facts.members
     ready = [item for item in present if item.status == HostStatus.KNOWN and item.is_approved]
     found: Json = {
-        "debugInfo": {
-            "eventsURL": events_url if cluster else "",
-            "logsURL": logs_url if cluster.get("controller_logs_collected_at", NEVER) != NEVER else "",
-            "state": facts.status,
-            "stateInfo": facts.info,
-        },
+        "debugInfo": debug_info(facts, events_url, logs_url, "controller_logs_collected_at"),
         "progress": {"totalPercentage": int((cluster.get("progress") or {}).get("total_percentage") or 0)},
         "machineNetwork": [{"cidr": item["cidr"]} for item in cluster.get("machine_networks") or ()],
         "apiVIPs": [item["ip"] for item in cluster.get("api_vips") or ()],

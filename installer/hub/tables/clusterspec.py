@@ -10,6 +10,7 @@ from typing import Any
 from installer.common.formats import jsontext
 from installer.hub.tables.cluster import PLATFORMS, Numbers
 from installer.hub.tables.facts import Json
+from installer.rendezvous.resources.requests.values import ignition_url
 
 GROUP = "agent-install.openshift.io"
 OVERRIDES = f"{GROUP}/install-config-overrides"
@@ -106,8 +107,6 @@ def cluster_params(
 ) -> Json:
     """Return cluster-create-params of a ClusterDeployment and its AgentClusterInstall. Raises SpecError."""
     spec, numbers = spec_of(install), required(install)
-    if (spec.get("ignitionEndpoint") or {}).get("url"):
-        raise SpecError("spec.ignitionEndpoint is not offered")
     is_single = numbers == Numbers(1)
     proxy = spec.get("proxy") or {}
     encryption = spec.get("diskEncryption") or {}
@@ -151,6 +150,20 @@ def install_config_overrides(install: Mapping[str, Any], mirror: Mapping[str, An
     if not isinstance(own, dict):
         raise SpecError(f"annotation {OVERRIDES} must be a JSON object")
     return json.dumps({**mirror, **own}, sort_keys=True)
+
+
+def ignition_endpoint_problem(install: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the server of Ignition for hosts that are added, None if nothing is."""
+    endpoint = spec_of(install).get("ignitionEndpoint") or {}
+    if (url := endpoint.get("url")) and (problem := ignition_url(url)):
+        return f"spec.ignitionEndpoint.url: {problem}"
+    namespace = (endpoint.get("caCertificateReference") or {}).get("namespace")
+    own = install["metadata"].get("namespace")
+    if namespace and namespace != own:
+        return (
+            f"spec.ignitionEndpoint.caCertificateReference.namespace: {namespace!r}: must be {own!r}, as the resource's"
+        )
+    return None
 
 
 def mirror_overrides(name: str, data: Mapping[str, str]) -> Json:

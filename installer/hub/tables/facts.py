@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from installer.assisted.enums import Result
+from installer.assisted.enums import NEVER, Result
 from installer.common.formats import jsontext
 from installer.hub.conditions import Condition
 
@@ -20,6 +20,39 @@ class SyncProblem:
 
     message: str
     is_input: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """A resource's name, what keeps its spec from the service, and what the service has for it."""
+
+    name: str
+    problem: SyncProblem | None = None
+
+    @property
+    def known(self) -> Json:
+        """The service's cluster or host; empty while there is none."""
+        raise NotImplementedError
+
+    @property
+    def status(self) -> str:
+        """The status of what the service has; empty without it."""
+        return str(self.known.get("status", ""))
+
+    @property
+    def info(self) -> str:
+        """The service's sentence on it."""
+        return str(self.known.get("status_info") or "")
+
+
+def debug_info(facts: Facts, events_url: str, logs_url: str, collected: str) -> Json:
+    """Return status.debugInfo; ``collected``: the member of the service's object with the time of its logs."""
+    return {
+        "eventsURL": events_url if facts.known else "",
+        "logsURL": logs_url if facts.known.get(collected, NEVER) != NEVER else "",
+        "state": facts.status,
+        "stateInfo": facts.info,
+    }
 
 
 def spec_synced(kind: str, name: str, problem: SyncProblem | None) -> Condition:

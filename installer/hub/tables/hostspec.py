@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from installer.assisted.errors import BadRequest
 from installer.common.formats import jsontext
+from installer.hub.kube.kinds import Key
 from installer.hub.tables.clusterspec import SpecError
 from installer.hub.tables.facts import Json
+from installer.rendezvous.resources.requests.values import headers
 
-#: Fields of the resource that the service has nothing for.
-NOT_OFFERED = ("ignitionEndpointTokenReference", "ignitionEndpointHTTPHeaders")
 #: Entries of a Secret with the BMC's login, by their names in the API; the last may be missing.
 FENCING = {
     "address": "address",
@@ -49,10 +50,26 @@ def check(spec: Mapping[str, Any]) -> None:
     """Raise SpecError for what is wrong with an Agent's spec in itself."""
     if spec.get("installation_disk_id") and spec.get("installation_disk_path"):
         raise SpecError("spec.installation_disk_id and spec.installation_disk_path exclude each other")
-    for key in NOT_OFFERED:
-        if spec.get(key):
-            raise SpecError(f"spec.{key} is not offered")
     installer_args(spec)
+    try:
+        headers("", spec.get("ignitionEndpointHTTPHeaders") or {})
+    except BadRequest as error:
+        raise SpecError(
+            error.reason.replace("ignition_endpoint_http_headers", "spec.ignitionEndpointHTTPHeaders")
+        ) from None
+
+
+def token_key(agent: Mapping[str, Any]) -> Key:
+    """Return the key of the Secret with the token for a host's Ignition, without a name if there is none.
+
+    Raises SpecError: Secrets of other namespaces are not the Agent's to use.
+    """
+    reference = (agent.get("spec") or {}).get("ignitionEndpointTokenReference") or {}
+    own = str(agent["metadata"].get("namespace") or "")
+    if (namespace := reference.get("namespace") or own) != own:
+        field = "spec.ignitionEndpointTokenReference.namespace"
+        raise SpecError(f"{field}: {namespace!r}: must be {own!r}, as the Agent's")
+    return Key(own, str(reference.get("name") or ""))
 
 
 def _object(text: str) -> Any:

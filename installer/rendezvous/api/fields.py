@@ -87,6 +87,7 @@ def host(item: Host) -> JsonMap:
         "disks_to_be_formatted": ",".join(item.disks_to_be_formatted),
         "skip_formatting_disks": ",".join(disk.id for disk in item.skipped_disks),
         "progress": _progress(item.progress),
+        "ignition_endpoint_token_set": bool(item.ignition_endpoint_token),
     }
     data = present(data, ("status_info",))
     data["kind"] = "AddToExistingClusterHost" if item.added else "Host"
@@ -101,6 +102,7 @@ def cluster(item: Cluster) -> JsonMap:
         "progress": _progress(item.progress),
         "monitored_operators": [present(operator) for operator in item.monitored_operators],
         "pull_secret_set": bool(item.pull_secret),
+        "ignition_endpoint": item.ignition_endpoint or None,
     }
     data = present(data, ALWAYS)
     data["kind"] = "AddHostsCluster" if item.status is ClusterStatus.ADDING_HOSTS else "Cluster"

@@ -1,9 +1,8 @@
 """Hosts that are added to an installed cluster: one that this service has installed, or one that it is told of.
 
 Such a host is judged, installed and rebooted alone. Its Ignition config is a pointer to the cluster's machine config
-server, which the payload's installer has made, or which the name of an imported cluster's API gives, unless whoever
-imports it names the server. This service sees the host until it reboots; a hub reports what becomes of its Node
-(``joined``).
+server, which the payload's installer has made, or which the name of an imported cluster's API gives. This service sees
+the host until it reboots; a hub reports what becomes of its Node (``joined``).
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import hashlib
 import json
 import uuid
 from typing import Any
-from urllib.parse import quote, unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -25,12 +24,10 @@ from installer.rendezvous.clock import to_text
 from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import releases
-from installer.rendezvous.resources.requests import values
-from installer.rendezvous.resources.requests.clusters import IgnitionEndpoint
 from installer.rendezvous.resources.requests.hub import ImportParams
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
-from installer.rendezvous.store.model import Cluster, Host, HostProgress, join_url
+from installer.rendezvous.store.model import Cluster, Host, HostProgress, join_headers, join_server, join_url
 from installer.rendezvous.validations import networks
 
 replace = msgspec.structs.replace
@@ -80,25 +77,6 @@ def imported(engine: Engine, body: ImportParams, identity: str = "") -> Cluster:
     return engine.store.cluster(cluster.id)
 
 
-def redirect(engine: Engine, cluster_id: str, endpoint: IgnitionEndpoint) -> Cluster:
-    """Have an imported cluster's hosts fetch their config elsewhere: from this URL and their pool's name, over TLS by
-    this CA (base64 of PEM) if there is one. Raises BadRequest."""
-    url = urlsplit(endpoint.url or "")
-    if url.scheme not in ("http", "https") or not url.hostname or url.query or url.fragment:
-        raise BadRequest("ignition_endpoint.url must be an http or https URL without a query")
-    try:
-        ca = base64.b64decode(endpoint.ca_certificate or "", validate=True).decode()
-    except ValueError:
-        raise BadRequest("ignition_endpoint.ca_certificate must be base64 of PEM") from None
-    if ca and (problem := values.certificates(ca)):
-        raise BadRequest(f"ignition_endpoint.ca_certificate {problem}")
-    with engine.store.change():
-        cluster = engine.store.cluster(cluster_id)
-        cluster = replace(cluster, join_url=url.geturl().rstrip("/"), join_ca=ca, updated_at=to_text(engine.clock()))
-        engine.store.put_cluster(cluster)
-        return engine.reconcile(cluster_id)
-
-
 def allow(engine: Engine, cluster_id: str) -> Cluster:
     """actions/allow-add-hosts; where hosts can be added already, nothing happens. Raises Conflict."""
     with engine.store.change():
@@ -133,16 +111,16 @@ def _content(url: str) -> str:
 
 def _pointer(engine: Engine, cluster: Cluster, host: Host) -> bytes:
     """Return the Ignition config that a host of this cluster is to begin with."""
-    source = {"source": join_url(cluster, host)}
+    source: dict[str, Any] = {"source": join_url(cluster, host)}
+    if headers := join_headers(host):
+        source["httpHeaders"] = [{"name": name, "value": value} for name, value in headers.items()]
     config: dict[str, Any] = {"ignition": {"version": VERSION, "config": {"merge": [source]}}}
-    if cluster.imported and cluster.join_ca:
-        authority = {"source": f"data:,{quote(cluster.join_ca)}"}
-        config["ignition"]["security"] = {"tls": {"certificateAuthorities": [authority]}}
-    if not cluster.imported:
-        pointer = engine.store.file(cluster.id, f"{host.pool}.ign")
-        if not host.machine_config_pool_name:
-            return pointer
-        config = hostignition.parse(pointer, f"{host.pool}.ign")
+    if cluster.imported or cluster.ignition_endpoint:
+        if ca := join_server(cluster)[1]:
+            authorities = [{"source": hostignition.data_url(ca)}]
+            config["ignition"]["security"] = {"tls": {"certificateAuthorities": authorities}}
+    else:
+        config = hostignition.parse(engine.store.file(cluster.id, f"{host.pool}.ign"), f"{host.pool}.ign")
         config["ignition"]["config"]["merge"] = [source]
     return json.dumps(config).encode()
 

@@ -37,7 +37,7 @@ from installer.rendezvous.resources.requests.params import decoded, required
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
-from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
+from installer.rendezvous.store.documents import ApiVipConnectivity, ImagesStatus, TangConnectivity, ValidationIds
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, JsonMap, Preparation, as_map, from_map
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
@@ -51,12 +51,12 @@ PLAIN = (
     *("network_type", "api_vips", "ingress_vips", "ssh_public_key", "pull_secret"),
     *("http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "cpu_architecture", "hyperthreading"),
     *("schedulable_masters", "disk_encryption", "load_balancer", "tags", "olm_operators", "control_plane_count"),
-    *("high_availability_mode", "name", "ntp_sources"),
+    *("high_availability_mode", "name", "ntp_sources", "ignition_endpoint"),
 )
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 # Fields of the specification that this service does not support: taken when empty, refused when they ask for something.
-NOT_OFFERED = ("ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
+NOT_OFFERED = ("operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
 
 
 def _networks(body: ClusterSettings) -> dict[str, list[JsonMap]]:
@@ -92,6 +92,8 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
         if key in changes:
             changes[key] = [{"ip": values.canonical(item.get("ip", ""))} for item in changes[key]]
     networks = _networks(params)
+    if "ignition_endpoint" in changes:
+        changes["ignition_endpoint"] = values.ignition_endpoint(changes["ignition_endpoint"])
     values.check_cluster(changes, networks)
     changes.update(networks)
     if "name" in changes and not CLUSTER_NAME.fullmatch(changes["name"]):
@@ -161,6 +163,8 @@ def check_editable(cluster: Cluster) -> None:
 
 def update(engine: Engine, cluster_id: str, body: ClusterUpdate, *, request: str | None = None) -> Cluster:
     """PATCH of a cluster; ``request`` as register's. Raises BadRequest or Conflict."""
+    if body.sent_fields().keys() == {"ignition_endpoint"}:
+        return _set_ignition_endpoint(engine, cluster_id, _changes(body))
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         changes = _changes(body)
@@ -190,6 +194,8 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate, *, request: str
             user_managed=cluster.user_managed_networking if umn is None else umn,
             named=body.user_managed_networking is True,
         )
+        if changes.get("ignition_endpoint", cluster.ignition_endpoint) != cluster.ignition_endpoint:
+            _forget_answers(engine, members)
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in members:
                 # The old answers are of other servers.
@@ -200,6 +206,23 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate, *, request: str
         engine.store.put_cluster(changed)
         engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
+
+
+def _set_ignition_endpoint(engine: Engine, cluster_id: str, changes: dict[str, Any]) -> Cluster:
+    """Change the server of hosts that are added later, which may be done at any time."""
+    with engine.store.change():
+        cluster = engine.store.cluster(cluster_id)
+        if changes["ignition_endpoint"] == cluster.ignition_endpoint:
+            return cluster
+        engine.store.put_cluster(replace(cluster, **changes, updated_at=now_text()))
+        _forget_answers(engine, engine.store.hosts(cluster_id=cluster_id))
+        return engine.reconcile(cluster_id)
+
+
+def _forget_answers(engine: Engine, members: Sequence[Host]) -> None:
+    """Have hosts that are added ask the cluster's new server of configs."""
+    for host in members:
+        engine.store.put_host(replace(host, api_vip_connectivity=ApiVipConnectivity()))
 
 
 def checked_overrides(text: str) -> str:

@@ -20,8 +20,8 @@ from installer.rendezvous.resources.hosts import EDITABLE
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import ChosenDisk, FencingParams, HostUpdate, NodeLabel
 from installer.rendezvous.resources.requests.params import required
-from installer.rendezvous.store.documents import FencingCredentials, InstallerArgs, NodeLabels
-from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.store.documents import ApiVipConnectivity, FencingCredentials, InstallerArgs, NodeLabels
+from installer.rendezvous.store.model import Cluster, Host, join_headers
 from installer.rendezvous.validations import disks, hints
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 
@@ -34,8 +34,6 @@ LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z
 WITH_ARBITERS = ("baremetal", "none", "external")
 # What the installer's pointer config holds at least: overrides must be such that they can be merged into it.
 POINTER = b'{"ignition": {"version": "3.2.0"}}'
-# Fields of the specification that this service does not support.
-NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
 
 
 def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
@@ -135,6 +133,22 @@ def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
     return NodeLabels.of({label.key: label.value for label in labels})
 
 
+def _join_headers(host: Host, body: HostUpdate) -> Host:
+    """Return the host with the token and the headers that it is to ask for its config with. Raises BadRequest."""
+    token, headers = body.ignition_endpoint_token, body.ignition_endpoint_http_headers
+    changed = host
+    if token is not None:
+        changed = replace(changed, ignition_endpoint_token=token)
+    if headers is not None:
+        if len({item.key for item in headers}) < len(headers):
+            raise BadRequest("ignition_endpoint_http_headers: a header is there twice")
+        changed = replace(changed, ignition_endpoint_http_headers={item.key: item.value for item in headers})
+    if changed is host or join_headers(changed) == join_headers(host):
+        return host
+    values.headers(changed.ignition_endpoint_token, changed.ignition_endpoint_http_headers)
+    return replace(changed, api_vip_connectivity=ApiVipConnectivity())
+
+
 def _check_arbiters_allowed(cluster: Cluster, host: Host) -> None:
     """Raise BadRequest unless the cluster's platform can have arbiters."""
     if cluster.platform["type"] not in WITH_ARBITERS:
@@ -150,7 +164,6 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
         host = store.host(infra_env_id, host_id)
         if host.status not in EDITABLE:
             raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
-        values.check_offered(body.sent_fields(), NOT_OFFERED)
         role = Role(body.host_role) if body.host_role is not None else host.role
         if role is Role.ARBITER and body.host_role is not None and host.cluster_id:
             _check_arbiters_allowed(store.cluster(host.cluster_id), host)
@@ -174,6 +187,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
             host = replace(host, node_labels=_labels(body.node_labels))
         if body.fencing_credentials is not None:
             host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
+        host = _join_headers(host, body)
         pool = body.machine_config_pool_name
         if pool is not None:
             # It becomes part of a URL (addinghosts.py).

@@ -19,7 +19,7 @@ from installer.assisted.enums import HostStatus, LogsState, Role, StepType
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.clock import age
 from installer.rendezvous.steps import installerargs
-from installer.rendezvous.store.model import Cluster, Host, join_url
+from installer.rendezvous.store.model import Cluster, Host, join_headers, join_server, join_url
 from installer.rendezvous.validations import disks, networks
 from installer.rendezvous.validations.hostview import HostView, same_image
 from installer.rendezvous.validations.names import names_to_resolve
@@ -142,9 +142,13 @@ def _verify_vips(view: HostView) -> Args | None:
 
 
 def _api_vip(view: HostView) -> Args | None:
-    url = join_url(view.cluster, view.host)
-    ca = base64.b64encode(view.cluster.join_ca.encode()).decode()
-    return [arguments.text_of(arguments.ApiVipRequest(url=url, ca_certificate=ca or None))] if url else None
+    if not (url := join_url(view.cluster, view.host)):
+        return None
+    _, ca = join_server(view.cluster)
+    headers = [arguments.RequestHeader(key=key, value=value) for key, value in join_headers(view.host).items()]
+    certificate = base64.b64encode(ca.encode()).decode()
+    request = arguments.ApiVipRequest(url=url, ca_certificate=certificate or None, request_headers=headers or None)
+    return [arguments.text_of(request)]
 
 
 def _tang(view: HostView) -> Args | None:

@@ -8,8 +8,10 @@ and links.py): with 2,000 hosts it would stop the service for tenths of a second
 
 from __future__ import annotations
 
+import base64
 import secrets
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -46,6 +48,7 @@ from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
     DiskEncryption,
+    IgnitionEndpoint,
     KernelOperation,
     LoadBalancer,
     Network,
@@ -55,6 +58,8 @@ from installer.rendezvous.store.shapes import (
 )
 
 JsonMap = dict[str, Any]
+# Of a machine config server that speaks TLS.
+TLS_PORT = 22623
 
 
 class Private(msgspec.Struct, frozen=True, gc=False):
@@ -149,6 +154,9 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     # By step, and ``disk``: what its last failure said.
     step_errors: dict[str, str] = {}
     fencing_credentials: FencingCredentials = FencingCredentials()
+    # With these it asks for its config when it is added to a cluster.
+    ignition_endpoint_token: str = ""
+    ignition_endpoint_http_headers: dict[str, str] = {}
     # Who sent the last inventory since the registration, and another that has sent one too; when there was last reason
     # to suspect that two machines have this id.
     # It was bound to a cluster that was installed already.
@@ -223,6 +231,8 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     schedulable_masters: bool = False
     disk_encryption: DiskEncryption = msgspec.field(default_factory=lambda: DiskEncryption(enable_on="none"))
     load_balancer: LoadBalancer | None = None
+    # Of hosts that are added, in place of the cluster's own server.
+    ignition_endpoint: IgnitionEndpoint = msgspec.field(default_factory=IgnitionEndpoint)
     tags: str = ""
     olm_operators: list[JsonMap] = []
     install_config_overrides: str = ""
@@ -262,9 +272,30 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
         return self.control_plane_count == 1
 
 
+def join_server(cluster: Cluster) -> tuple[str, str]:
+    """Return the server of configs of hosts that are added (URL without the pool, CA as PEM); empty if unknown."""
+    endpoint = cluster.ignition_endpoint
+    ca = base64.b64decode(endpoint.get("ca_certificate") or "").decode()
+    if url := endpoint.get("url"):
+        return url.rstrip("/"), ca
+    if ca and cluster.imported:
+        # The certificate of a machine config server is for the inner name alone, and has a port of its own.
+        name = str(urlsplit(cluster.join_url).hostname)
+        inner = f"api-int.{name[4:]}" if name.startswith("api.") else name
+        return f"https://{inner}:{TLS_PORT}/config", ca
+    return cluster.join_url, ca or cluster.join_ca
+
+
 def join_url(cluster: Cluster, host: Host) -> str:
     """Return where a host that is added to a cluster gets its config; empty without a place."""
-    return cluster.join_url and f"{cluster.join_url}/{host.machine_config_pool_name or host.pool}"
+    url, _ = join_server(cluster)
+    return url and f"{url}/{host.machine_config_pool_name or host.pool}"
+
+
+def join_headers(host: Host) -> dict[str, str]:
+    """Return the headers with which a host that is added asks for its config."""
+    token = host.ignition_endpoint_token
+    return ({"Authorization": f"Bearer {token}"} if token else {}) | host.ignition_endpoint_http_headers
 
 
 class StaticNic(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -66,6 +66,13 @@ class LoadBalancer(TypedDict, total=False):
     type: LoadBalancerType
 
 
+class IgnitionEndpoint(TypedDict, total=False):
+    """The server that hosts which are added later get their config from; the CA is PEM in base64."""
+
+    url: str | None
+    ca_certificate: str | None
+
+
 class DiskEncryption(TypedDict, total=False):
     """The encryption of disks: the roles, and the means (prepare/diskencryption.py)."""
 

@@ -71,11 +71,7 @@ async def get(service: Service, request: web.Request) -> Response:
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}"""
     body = await body_of(request, requests.ClusterUpdate)
-    cluster = _cluster(service, request)
-    if cluster.imported and body.ignition_endpoint and set(body.sent_fields()) == {"ignition_endpoint"}:
-        cluster = addinghosts.redirect(service.engine, cluster.id, body.ignition_endpoint)
-    else:
-        cluster = clusters.update(service.engine, cluster.id, body)
+    cluster = clusters.update(service.engine, request.match_info["cluster_id"], body)
     return reply(service.views.cluster(cluster), 201)
 
 

@@ -34,6 +34,10 @@ _TAG = re.compile(r"\w+( \w+)*", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._+]{0,127}")
 _IMAGE = re.compile(r"[^\s'\"\\]{1,1024}")
 _KEY = re.compile(r"(?:^|\s)((?:ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+)\s+([A-Za-z0-9+/=]+)")
+# RFC 6750 §2.1, RFC 9110 §5.1 and §5.5.
+_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 VIPS_OF_A_KIND = 2
 INSTALLER_FLAGS = (
     *("--append-karg", "--delete-karg", "-n", "--copy-network", "--network-dir", "--save-partlabel"),
@@ -213,6 +217,51 @@ def _proxy(*schemes: str) -> Check:
         return None
 
     return check
+
+
+def ignition_url(value: str) -> str | None:
+    """Return why hosts that are added cannot fetch their config there: a pool's name is put at the URL's end."""
+    if problem := _proxy("http", "https")(value):
+        return problem
+    url = urlsplit(value)
+    if url.username is not None or url.query or url.fragment:
+        return "must have no login, query or fragment"
+    return None
+
+
+def ignition_endpoint(endpoint: Mapping[str, Any]) -> dict[str, str]:
+    """Return the members of an ignition-endpoint that are set. Raises BadRequest with all problems."""
+    found: dict[str, str] = {key: text for key, text in endpoint.items() if text}
+    problems = []
+    if (url := found.get("url")) and (problem := ignition_url(url)):
+        problems.append(f"ignition_endpoint.url: {problem}")
+    try:
+        pem = base64.b64decode(found.get("ca_certificate", ""), validate=True).decode()
+        problem = certificates(pem) if pem else None
+    except ValueError:
+        problem = "must be PEM certificates in base64"
+    if problem:
+        problems.append(f"ignition_endpoint.ca_certificate: {problem}")
+    _refuse(problems)
+    return found
+
+
+def headers(token: str, others: Mapping[str, str]) -> None:
+    """Refuse headers that no request can have, by their names: values may be secrets. Raises BadRequest."""
+    problems = []
+    if token and not _BEARER.fullmatch(token):
+        problems.append("ignition_endpoint_token must be letters, digits and -._~+/ with = at its end")
+    names = [*(name.lower() for name in others), *(["authorization"] if token else [])]
+    for name, value in others.items():
+        if not _HEADER.fullmatch(name):
+            problems.append(f"ignition_endpoint_http_headers: {name[:80]!r} is no name of a header")
+        if not _HEADER_VALUE.fullmatch(value):
+            problems.append(
+                f"ignition_endpoint_http_headers: the value of {name[:80]!r} must be visible ASCII characters"
+            )
+        if names.count(name.lower()) > 1:
+            problems.append(f"ignition_endpoint_http_headers: {name[:80]!r} is there twice")
+    _refuse(problems)
 
 
 def no_proxy(value: str) -> str | None:

@@ -31,7 +31,7 @@ def test_a_host_as_people_write_it_is_taken():
         (bmh(bootMACAddress="00-00"), "spec.bootMACAddress: '00-00'"),
         (bmh(bootMACAddress=None, inspectionMode="disabled"), "spec.bootMACAddress: redfish-virtualmedia needs it"),
         (bmh(raid={"softwareRAIDVolumes": []}), "spec.raid: RAID"),
-        (bmh(customDeploy={"method": "x"}), "spec.customDeploy: "),
+        (bmh(customDeploy={"method": "x"}), "spec.customDeploy.method: 'x' is not"),
         (bmh(rootDeviceHints={"deviceName": "sda"}), "spec.rootDeviceHints.deviceName: 'sda'"),
         (bmh(rootDeviceHints={"deviceName": "/dev/disk/by-id/x"}), "spec.rootDeviceHints.deviceName: "),
         (bmh(image={"url": "http://x/y.qcow2", "format": "qcow2"}), "spec.image.format: qcow2"),

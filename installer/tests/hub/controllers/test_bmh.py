@@ -12,8 +12,22 @@ from installer.assisted.auth import Scheme
 from installer.assisted.endpoint import endpoint
 from installer.common.ports import free_port
 from installer.hub.baremetal.pairing import LIVE
+from installer.hub.baremetal.provisioner import Done
+from installer.hub.conditions import condition
 from installer.hub.controllers.bmh import BareMetalHostController
-from installer.hub.kube.kinds import AGENT, BARE_METAL_HOST, EVENT, HARDWARE_DATA, INFRA_ENV, SECRET, Key
+from installer.hub.controllers.hostparts import DataImageController
+from installer.hub.controllers.preprovisioning import PreprovisioningImageController
+from installer.hub.kube.kinds import (
+    AGENT,
+    BARE_METAL_HOST,
+    DATA_IMAGE,
+    EVENT,
+    HARDWARE_DATA,
+    INFRA_ENV,
+    PREPROVISIONING_IMAGE,
+    SECRET,
+    Key,
+)
 from installer.hub.kube.manager import Manager
 from installer.hub.operator import KINDS
 from installer.hub.service import HubClient
@@ -39,12 +53,15 @@ def iso(tmp_path):
 
 
 @contextmanager
-def operator(server):
-    """Run the controller, as a process of its own would."""
+def operator(server, *, is_converged=False):
+    """Run the controllers, as a process of its own would."""
     stop, api = threading.Event(), server.api()
     client = HubClient(endpoint(f"http://127.0.0.1:{free_port()}/"), Scheme.USER, "token")
     manager = Manager(api, client, KINDS)
-    thread = threading.Thread(target=manager.run, args=([BareMetalHostController(manager.hub)], stop), daemon=True)
+    hub = manager.hub
+    hosts = BareMetalHostController(hub, is_converged=lambda: is_converged)
+    controllers = [hosts, DataImageController(hub), PreprovisioningImageController(hub)]
+    thread = threading.Thread(target=manager.run, args=(controllers, stop), daemon=True)
     thread.start()
     try:
         yield
@@ -87,8 +104,9 @@ def infra_env(api):
     return api.create(INFRA_ENV, INFRA_ENV.new(Key("ns", "env"), spec={}))
 
 
-def made(api, env, url):
-    condition = {"type": "ImageCreated", "status": "True"}
+def made(api, url):
+    condition = {"type": "ImageCreated", "status": "True", "reason": "InfraEnvAvailable"}
+    env = api.get(INFRA_ENV, Key("ns", "env"))
     api.update_status(INFRA_ENV, {**env, "status": {"isoDownloadURL": url, "conditions": [condition]}})
 
 
@@ -125,10 +143,10 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     host(api, bmc, labels=LABELS, annotations=annotations, rootDeviceHints={"serialNumber": "sdb"})
     until(api, "registering", error="registration error")
     assert "Secret login is not in namespace ns" in api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["errorMessage"]
-    env = infra_env(api)
+    infra_env(api)
     secret(api)
     until(api, "available")
-    made(api, env, iso)
+    made(api, iso)
     booted = until(api, "provisioned")
     assert booted["spec"]["image"] == {"url": iso, "format": "live-iso"}
     assert booted["spec"]["automatedCleaningMode"] == "disabled"
@@ -177,7 +195,8 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
 def test_a_host_whose_secret_goes_first_is_switched_off(api, bmc, iso):
     """As by `kubectl delete` of a file or a namespace with both."""
     secret(api)
-    made(api, infra_env(api), iso)
+    infra_env(api)
+    made(api, iso)
     host(api, bmc, labels=LABELS)
     until(api, "provisioned")
     api.delete(SECRET, Key("ns", "login"))
@@ -229,7 +248,8 @@ def test_a_corrected_address_ends_the_error_at_once(api, bmc):
 
 def test_a_mac_that_is_on_no_nic_is_said_though_the_host_boots(api, bmc, iso):
     secret(api)
-    made(api, infra_env(api), iso)
+    infra_env(api)
+    made(api, iso)
     host(api, bmc, labels=LABELS, bootMACAddress="02:00:00:00:00:01")
     conditions = until(api, "provisioned")["status"]["conditions"]
     [ready] = [item for item in conditions if item["type"] == "Ready"]
@@ -264,4 +284,81 @@ def test_an_operator_that_was_killed_goes_on_where_the_host_is(server, bmc, iso)
         assert reboots not in api.get(BARE_METAL_HOST, Key("ns", "a"))["metadata"]["annotations"]
         api.patch(BARE_METAL_HOST, Key("ns", "a"), {"spec": {"image": None}})
         until(api, "available")
+    api.close()
+
+
+def powered(api):
+    return api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["poweredOn"]
+
+
+def reboot(api):
+    """Have a host that is on reboot, and wait until it is off."""
+    annotations = {"reboot.metal3.io": '{"mode": "hard"}'}
+    api.patch(BARE_METAL_HOST, Key("ns", "a"), {"metadata": {"annotations": annotations}})
+    wait_for("off", lambda: not powered(api))
+
+
+def test_a_data_image_goes_into_the_drive_and_out_of_it_while_its_host_is_off(api, bmc, iso):
+    def status():
+        return (api.get(DATA_IMAGE, Key("ns", "a")) or {}).get("status") or {}
+
+    secret(api)
+    host(api, bmc, externallyProvisioned=True)
+    until(api, "externally provisioned")
+    wait_for("on", lambda: powered(api))
+    api.create(DATA_IMAGE, DATA_IMAGE.new(Key("ns", "a"), spec={"url": "ftp://somewhere/data.iso"}))
+    kept = wait_for(
+        "finalizer", lambda: (obj := api.get(DATA_IMAGE, Key("ns", "a")))["metadata"].get("finalizers") and obj
+    )
+    assert [owner["name"] for owner in kept["metadata"]["ownerReferences"]] == ["a"]
+    reboot(api)
+    wait_for("an error", lambda: "spec.url" in (status().get("error") or {}).get("message", ""))
+    failed = until(api, "externally provisioned", error="power management error")
+    assert "DataImage a: spec.url: it is no URL" in failed["status"]["errorMessage"]
+    api.patch(DATA_IMAGE, Key("ns", "a"), {"spec": {"url": iso}})
+    wait_for("the image", lambda: status().get("attachedImage") == {"url": iso})
+    assert "error" not in status()
+    wait_for("on", lambda: powered(api))
+    assert "holds another image" in bmc.machine().hold("", "").message
+    api.delete(DATA_IMAGE, Key("ns", "a"))
+    reboot(api)
+    wait_for("its end", lambda: api.get(DATA_IMAGE, Key("ns", "a")) is None)
+    assert isinstance(bmc.machine().hold("", ""), Done)
+
+
+def test_a_host_of_the_converged_flow_boots_its_preprovisioning_image(server, bmc, iso):
+    def reason():
+        return condition(api.get(PREPROVISIONING_IMAGE, Key("ns", "a")) or {}, "Ready").get("reason")
+
+    def image():
+        return (api.get(BARE_METAL_HOST, Key("ns", "a"))["status"]["provisioning"].get("image") or {}).get("url")
+
+    api = server.api()
+    with operator(server, is_converged=True):
+        secret(api)
+        infra_env(api)
+        host(api, bmc, labels=LABELS, inspectionMode=None)
+        until(api, "available")
+        wait_for("the image's", lambda: reason() == "WaitingForInfraEnvImageToBeCreated")
+        made(api, iso)
+        booted = until(api, "provisioned")
+        assert booted["spec"]["customDeploy"] == {"method": "start_assisted_install"}
+        assert not booted["spec"].get("image")
+        assert "inspect.metal3.io" not in booted["metadata"].get("annotations", {})
+        assert booted["status"]["provisioning"]["customDeploy"] == {"method": "start_assisted_install"}
+        assert (image(), reason()) == (iso, "InfraEnvAvailable")
+        # Another image before the installation, which the host boots; none during it.
+        made(api, f"{iso}?second")
+        wait_for("the second image", lambda: image() == f"{iso}?second" and seen(api)[0] == "provisioned", 40)
+        agent(api, stage="Writing image to disk")
+        wait_for("pairing", lambda: LIVE in api.get(BARE_METAL_HOST, Key("ns", "a"))["metadata"]["annotations"])
+        made(api, f"{iso}?third")
+        third = f"{iso}?third"
+        wait_for("its image", lambda: api.get(PREPROVISIONING_IMAGE, Key("ns", "a"))["status"]["imageUrl"] == third)
+        api.patch(BARE_METAL_HOST, Key("ns", "a"), {"metadata": {"labels": {"looked": "at"}}})
+        assert (seen(api)[0], image()) == ("provisioned", f"{iso}?second")
+        agent(api, stage="Rebooting", bound="UnbindingPendingUserAction")
+        wait_for("the third image", lambda: image() == third and seen(api)[0] == "provisioned", 40)
+        api.delete(BARE_METAL_HOST, Key("ns", "a"))
+        wait_for("deletion", lambda: api.get(BARE_METAL_HOST, Key("ns", "a")) is None)
     api.close()

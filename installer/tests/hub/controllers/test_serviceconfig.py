@@ -1,7 +1,12 @@
 """Settings that are refused: of another service, under another name, for hosted control planes."""
 
 from installer.hub.conditions import condition
-from installer.hub.controllers.serviceconfig import HypershiftController, ServiceConfigController
+from installer.hub.controllers.serviceconfig import (
+    SETTINGS,
+    Converged,
+    HypershiftController,
+    ServiceConfigController,
+)
 from installer.hub.kube.kinds import AGENT_SERVICE_CONFIG, CONFIG_MAP, HYPERSHIFT_AGENT_SERVICE_CONFIG, Key
 from installer.testing.hub.apiserver import api_server
 from installer.testing.hub.crash_kit import Countdown, mortal_hub
@@ -29,3 +34,29 @@ def test_each_refusal_names_its_reason():
         assert "named agent" in said(server, AGENT_SERVICE_CONFIG, Key("", "other"), settings)
         key = Key("hosted", "agent")
         assert "not offered" in said(server, HYPERSHIFT_AGENT_SERVICE_CONFIG, key, HypershiftController)
+
+
+def test_the_configmap_of_settings_says_which_flow_hosts_take_and_is_refused_for_another_database():
+    key, cluster = Key("node0-hub", "settings"), Key("", "agent")
+    with api_server() as server:
+        api = server.api()
+        config = AGENT_SERVICE_CONFIG.new(cluster, spec={})
+        config["metadata"]["annotations"] = {SETTINGS: key.name}
+        api.create(AGENT_SERVICE_CONFIG, config)
+        for data, text, is_converged in (
+            (None, "ConfigMap node0-hub/settings, which the annotation", False),
+            ({"ALLOW_CONVERGED_FLOW": "yes"}, "'yes' is neither true nor false", False),
+            ({"DB_PASS": "hidden", "DB_HOST": "db"}, "settings: DB_HOST, DB_PASS: no other database is offered", False),
+            ({"LOG_LEVEL": "debug"}, "the classic flow; without effect here: LOG_LEVEL", False),
+            ({"ALLOW_CONVERGED_FLOW": "true"}, "the converged flow", True),
+        ):
+            if data is not None:
+                if api.get(CONFIG_MAP, key):
+                    api.delete(CONFIG_MAP, key)
+                api.create(CONFIG_MAP, CONFIG_MAP.new(key, data=data))
+            hub = mortal_hub(api, None, KINDS, Countdown())
+            ServiceConfigController(hub, None, "node0-hub").reconcile(cluster)
+            message = condition(api.get(AGENT_SERVICE_CONFIG, cluster), "ReconcileCompleted")["message"]
+            assert text in message
+            assert "hidden" not in message
+            assert Converged(hub, "node0-hub")() is is_converged

@@ -99,8 +99,8 @@ def test_changes_of_a_host_are_those_that_differ_and_a_disk_has_several_names():
         "node_labels": [{"key": "a", "value": "b"}],
     }
     assert not hostspec.changes({"hostname": "", "role": ""}, {"node_labels": "{}", "installer_args": "[]"})
-    with pytest.raises(SpecError, match="ignitionEndpointTokenReference is not offered"):
-        hostspec.changes({"ignitionEndpointTokenReference": {"name": "t"}}, {})
+    with pytest.raises(SpecError, match=r"spec\.ignitionEndpointHTTPHeaders: 'X Y' is no name of a header"):
+        hostspec.changes({"ignitionEndpointHTTPHeaders": {"X Y": "z"}}, {})
 
 
 def test_queries_give_one_boolean_and_read_nothing_but_the_inventory():
@@ -185,8 +185,23 @@ def completed(reason, **spec):
         (
             AGENT,
             {"spec": {}, "status": {"debugInfo": {"state": "installing"}}},
-            {"spec": {"clusterDeploymentName": {"name": "x"}}},
+            {"spec": {"clusterDeploymentName": {"name": "x"}}, "metadata": {}},
             "installing",
+        ),
+        (
+            AGENT,
+            None,
+            {
+                "spec": {"ignitionEndpointTokenReference": {"name": "t", "namespace": "other"}},
+                "metadata": {"namespace": "own"},
+            },
+            "ignitionEndpointTokenReference.namespace: 'other': must be 'own'",
+        ),
+        (
+            AGENT_CLUSTER_INSTALL,
+            None,
+            install(3, ignitionEndpoint={"url": "https://api/config?x"}),
+            "spec.ignitionEndpoint.url: must have no login, query or fragment",
         ),
         (
             AGENT_CLASSIFICATION,

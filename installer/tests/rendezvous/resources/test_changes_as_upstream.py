@@ -364,3 +364,39 @@ def test_overrides_that_upstream_does_not_decode_are_refused(fleet: Fleet, text:
 )
 def test_overrides_that_upstream_decodes_are_kept(fleet: Fleet, text: str) -> None:
     assert clusters.set_overrides(fleet.world.engine, fleet.cluster_id, text).install_config_overrides == text
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ({"url": "ftp://a/b"}, "ignition_endpoint.url: must be a URL of http or https"),
+        ({"url": "https://u:p@a/b"}, "ignition_endpoint.url: must have no login"),
+        ({"ca_certificate": "@"}, "ca_certificate: must be PEM certificates in base64"),
+        ({"ca_certificate": base64.b64encode(b"x").decode()}, "ca_certificate: must be PEM certificates"),
+    ],
+)
+def test_endpoints_of_ignition_that_no_host_can_use_are_refused(fleet: Fleet, endpoint: Any, words: str) -> None:
+    with pytest.raises(BadRequest, match=words):
+        change(fleet, ignition_endpoint=endpoint)
+
+
+@pytest.mark.parametrize(
+    ("token", "headers", "words"),
+    [
+        ("a b", [], "ignition_endpoint_token must be letters"),
+        ("t", [("authorization", "u")], "'authorization' is there twice"),
+        ("", [("A", "1"), ("a", "2")], "'A' is there twice"),
+        ("", [("A", "1"), ("A", "2")], "a header is there twice"),
+        ("", [("A:", "1")], "'A:' is no name of a header"),
+        ("", [("A", "secret\r\nB: 2")], "the value of 'A' must be visible"),
+    ],
+)
+def test_headers_that_no_request_can_have_are_refused(fleet: Fleet, token: str, headers: Any, words: str) -> None:
+    host = fleet.machines[0].id
+    body = {
+        "ignition_endpoint_token": token,
+        "ignition_endpoint_http_headers": [{"key": key, "value": value} for key, value in headers],
+    }
+    with pytest.raises(BadRequest, match=words) as caught:
+        sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, host, body)
+    assert "secret" not in str(caught.value)

@@ -71,12 +71,17 @@ def test_what_the_api_shows_is_what_it_showed(landed: Store) -> None:
 
 INSIDE = """
 sent_steps sent_args user_hostname user_disk installation_disk skipped_disks verified_vips clock_gap step_errors
-fencing_credentials machine rival contested_at added
+fencing_credentials ignition_endpoint_token ignition_endpoint_http_headers machine rival contested_at added
 """
 # Fields that came later.
 NEW: dict[str, dict[str, Any]] = {
-    "hosts": {**dict.fromkeys(("machine", "rival", "contested_at")), "added": False},
-    "clusters": dict.fromkeys(("request", "join_url", "join_ca"), ""),
+    "hosts": {
+        **dict.fromkeys(("machine", "rival", "contested_at")),
+        "added": False,
+        "ignition_endpoint_token": "",
+        "ignition_endpoint_http_headers": {},
+    },
+    "clusters": {**dict.fromkeys(("request", "join_url", "join_ca"), ""), "ignition_endpoint": {}},
 }
 
 
