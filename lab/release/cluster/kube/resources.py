@@ -23,18 +23,18 @@ def config_map(namespace: str, name: str, data: Mapping[str, str]) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
 
 
-def is_installed(kube: Kube) -> bool:
-    """Return whether the cluster's installation is complete: some release has been, whatever becomes of another."""
-    version = kube.get(CONFIG, "ClusterVersion", "version") or {}
-    return any(entry.get("state") == "Completed" for entry in (version.get("status") or {}).get("history") or [])
-
-
 def read_config(kube: Kube) -> InstallConfig | None:
     """Return the install-config that the cluster was made from, without its secrets; None while it is not there."""
     config_map = kube.get("v1", "ConfigMap", "cluster-config-v1", "kube-system")
     if config_map is None:
         return None
     return parse(config_map["data"]["install-config"], "ConfigMap kube-system/cluster-config-v1")
+
+
+def is_installed(kube: Kube) -> bool:
+    """Return whether the cluster's installation is complete: some release has been, whatever becomes of another."""
+    version = kube.get(CONFIG, "ClusterVersion", "version") or {}
+    return any(entry.get("state") == "Completed" for entry in (version.get("status") or {}).get("history") or [])
 
 
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:
