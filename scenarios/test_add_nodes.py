@@ -77,8 +77,13 @@ def test_a_machine_becomes_a_node_of_a_running_cluster(deployment: Deployment) -
     wait_until(
         lambda: not cluster.unavailable_operators(), ADDED_SECONDS, "all operators", cluster.unavailable_operators
     )
-    running = {pod["metadata"]["namespace"] for pod in cluster.pods_of(later.name)}
-    assert {"openshift-dns", "openshift-network-diagnostics"} <= running
+    wait_until(
+        lambda: {"openshift-dns", "openshift-network-diagnostics"} <= namespaces(cluster, later.name),
+        ADDED_SECONDS,
+        "its pods to run",
+        lambda: sorted(namespaces(cluster, later.name)),
+        poll=2,
+    )
 
     with deployment.lab.phase("removed"):
         cluster.kubectl("drain", later.name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=80s")
@@ -98,6 +103,11 @@ def names(cluster: Installation, *options: str) -> set[str]:
 def workers(cluster: Installation) -> set[str]:
     """Return the names of its workers."""
     return names(cluster, "-l", "node-role.kubernetes.io/worker")
+
+
+def namespaces(cluster: Installation, node: str) -> set[str]:
+    """Return the namespaces of a node's running pods."""
+    return {pod["metadata"]["namespace"] for pod in cluster.pods_of(node)}
 
 
 def waiting(cluster: Installation) -> list[str]:
