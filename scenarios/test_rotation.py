@@ -78,6 +78,7 @@ class Probes:
     installation: Installation
     good: dict[str, int] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    kept: list[http.client.HTTPSConnection] = field(default_factory=list)
 
     def _client(self) -> tuple[ssl.SSLContext, str, int]:
         """Return what a client with the administrator's certificate connects with, to where."""
@@ -93,7 +94,6 @@ class Probes:
 
     def _probes(self) -> dict[str, Callable[[], int]]:
         context, host, port = self._client()
-        kept: list[http.client.HTTPSConnection] = []
 
         def ask(connection: http.client.HTTPSConnection) -> int:
             connection.request("GET", "/api/v1/namespaces/default")
@@ -109,12 +109,12 @@ class Probes:
                 return ask(connection)
 
         def reused() -> int:
-            if not kept:
-                kept.append(connect())
+            if not self.kept:
+                self.kept.append(connect())
             try:
-                return ask(kept[0])
+                return ask(self.kept[0])
             except (OSError, http.client.HTTPException):
-                kept.pop().close()
+                self.kept.pop().close()
                 raise
 
         route = ssl.create_default_context(cadata=self.installation.ca_bundle)
@@ -124,7 +124,7 @@ class Probes:
             with contextlib.closing(
                 http.client.HTTPSConnection(page.hostname or "", 443, context=route, timeout=REQUEST_SECONDS)
             ) as connection:
-                connection.request("GET", "/")
+                connection.request("GET", "/health")  # its page needs the API
                 return connection.getresponse().status
 
         return {"API, new connection": new, "API, same connection": reused, "Route": console}
@@ -143,6 +143,8 @@ class Probes:
                 else:
                     self.failed.append(f"{time.monotonic() - began:.1f} s: {name}: {status}")
             stop.wait(PERIOD_SECONDS)
+        for connection in self.kept:
+            connection.close()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
