@@ -107,7 +107,8 @@ def same(manifest: Object, mirror: Object) -> bool:
     """Return whether a running static pod is of that manifest: all that it says of the container is so."""
     [running], [container] = mirror["spec"]["containers"], manifest["spec"]["containers"]
     own = [entry for entry in running.get("env") or [] if entry["name"] != CONTENT_ENV]
-    return bool(ensure({**running, "env": own}, _stored({"env": [], **container})) == {**running, "env": own})
+    seen = _stored({**running, "env": own})
+    return bool(ensure(seen, _stored({"env": [], **container})) == seen)
 
 
 def behind(
