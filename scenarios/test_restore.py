@@ -13,7 +13,8 @@ from scenarios.testing.health import BACK_SECONDS, etcd_is_whole, writes
 pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 
 THREE = params(lambda row: row.thorough and row.topology.startswith("compact-ipv4-static"))
-#: From the script's end; what a restore may take in all.
+ONE = params(lambda row: row.thorough and row.topology.startswith("sno-"))
+#: From the script's start; what a restore may take in all.
 WRITE_SECONDS = 120
 BACKUP = "/home/core/backup"
 
@@ -56,6 +57,23 @@ def replace(installation: Installation, networks: dict[str, dict[str, str]]) -> 
 def names(installation: Installation) -> set[str]:
     """Return the ConfigMaps of the namespace default."""
     return {entry["metadata"]["name"] for entry in installation.kubectl_json("get", "configmaps")["items"]}
+
+
+@pytest.mark.parametrize("installation", ONE, indirect=True)
+def test_one_node_goes_back_to_a_backup(installation: Installation) -> None:
+    """All that watches the API goes on without a restart: a pod of a new Deployment runs."""
+    [node] = (spec.name for spec in installation.topology.masters)
+    image = installation.kubectl_json("-n", "openshift-network-diagnostics", "get", "daemonset", "network-check-target")
+    installation.kubectl("create", "configmap", "before-the-backup")
+    installation.lab.nodes[node].ssh().check_output(f"sudo /usr/local/bin/cluster-backup.sh {BACKUP}")
+    installation.kubectl("create", "configmap", "after-the-backup")
+    first_write(installation, node, f"cluster-restore.sh {BACKUP}")
+    assert names(installation) >= {"before-the-backup"}
+    assert "after-the-backup" not in names(installation)
+    container = image["spec"]["template"]["spec"]["containers"][0]
+    installation.kubectl("create", "deployment", "restored", f"--image={container['image']}", "--", "sleep", "3600")
+    wait_until(lambda: installation.pods("default", "restored-"), BACK_SECONDS, "a pod of a new Deployment")
+    wait_until(lambda: installation.unwell_operators() == [], BACK_SECONDS, "all operators to be well")
 
 
 @pytest.mark.parametrize("installation", THREE, indirect=True)
