@@ -212,7 +212,7 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     finding = probe(seen)
     assert (finding.good, finding.condition) == (False, "Degraded"), "m0 has no member yet, two serve"
     assert "2 of 3 members are available: m0: GET :2379/health" in finding.message
-    members.processes[-1].kill()
+    lose(members, -1)
     assert probe(seen).condition == "Available", "no majority, no read"
 
 
