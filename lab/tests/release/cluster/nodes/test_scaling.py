@@ -21,7 +21,7 @@ from installer.common.secretfiles import write_private
 from lab.release.cluster import tls
 from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.kube.payload import Images
-from lab.release.cluster.nodes import etcdapi, revisions, scaling
+from lab.release.cluster.nodes import departures, etcdapi, revisions, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.etcd import etcd as probe
 from lab.release.cluster.nodes.probes.view import View
@@ -214,45 +214,66 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     finding = probe(seen)
     assert (finding.good, finding.condition) == (False, "Degraded"), "m0 has no member yet, two serve"
     assert "2 of 3 members are available: m0: GET :2379/health" in finding.message
-    members.processes[-1].kill()
+    lose(members, -1)
     assert probe(seen).condition == "Available", "no majority, no read"
 
 
-def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world):
-    """The member goes with the Node, what was made for it too; the next one of that name is another member."""
+def voters(operator, api, nodes):
+    """Return the voters' ids by name after a step; nothing while etcd elects a leader."""
+    step(operator, view(api, nodes))
+    return {m.name: m.id for m in _members(operator) if m.votes}
+
+
+@pytest.fixture
+def joined(world):
+    """Nodes m1 and m2, whose members vote beside the bootstrap host's."""
     operator, api, members, ips = world
-    etcd = operator.etcd(None)
     until(lambda: _members(operator))
     nodes = [node("m1", ips[1]), node("m2", ips[2])]
-
-    def stepped():
-        """Return the voters' ids by name; nothing while etcd elects a leader."""
-        step(operator, view(api, nodes))
-        return {m.name: m.id for m in _members(operator) if m.votes}
-
-    for joined in nodes:
-        name, ip = joined["metadata"]["name"], joined["status"]["addresses"][0]["address"]
+    for name, ip in (("m1", ips[1]), ("m2", ips[2])):
         made = ("ConfigMap", installerpod.NAMESPACE, f"static-pods-{name}-1")
-        until(lambda made=made: stepped() and made in api.objects)
-        peers = scaling.peers_for(name, staticpods.peer_url(ip), etcd.members())
+        until(lambda made=made: voters(operator, api, nodes) and made in api.objects)
+        peers = scaling.peers_for(name, staticpods.peer_url(ip), _members(operator))
         members.start(staticpods.etcd(ip, name, peers), name, ip)
-        until(lambda name=name: name in stepped())
+        until(lambda name=name: name in voters(operator, api, nodes))
         finish(api)
+    return nodes
+
+
+def lose(members, index):
+    # In order: of connections that are reset, sockets stay open until they are collected.
+    members.processes[index].terminate()
+    members.processes[index].wait(10)
+
+
+def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world, joined):
+    """The member goes with the Node, what was made for it too; the next one of that name is another member."""
+    operator, api, members, _ = world
 
     def of_m2():
         return sorted(name for _, _, name in api.objects if "m2" in name)
 
-    before, made = until(stepped)["m2"], of_m2()
+    before, made = until(lambda: voters(operator, api, joined))["m2"], of_m2()
     assert made == ["installer-1-m2", "node-resources-m2", "static-pods-m2-1"]
-    members.processes[-1].kill()
-    members.processes[-1].wait(10)
-    lost = nodes.pop()
-    until(lambda: "m2" not in (stepped() or {"m2": ""}))
-    until(lambda: stepped() and not of_m2())
-    nodes.append(lost)
-    until(lambda: stepped() and of_m2() == made)
+    lose(members, 2)
+    left = joined[:1]
+    until(lambda: "m2" not in (voters(operator, api, left) or {"m2": ""}))
+    until(lambda: voters(operator, api, left) and not of_m2())
+    until(lambda: voters(operator, api, joined) and of_m2() == made)
     files = installerpod.files_of(api.get("", "Secret", "node-resources-m2", installerpod.NAMESPACE))
-    assert files[installerpod.MEMBER_ID] == next(m.id for m in etcd.members() if m.learner) != before
+    [learner] = (m.id for m in until(lambda: _members(operator)) if m.learner)
+    assert files[installerpod.MEMBER_ID] == learner != before
+
+
+def test_a_member_that_the_quorum_needs_stays_and_the_operator_says_why(world, joined):
+    operator, api, members, _ = world
+    lose(members, 1)
+    deleted = joined[:1]
+    until(lambda: voters(operator, api, deleted) and condition(api, departures.REMOVAL) == "True")
+    assert set(until(lambda: voters(operator, api, deleted))) == {scaling.BOOTSTRAP_MEMBER, "m1", "m2"}
+    finding = probe(replace(view(api, deleted), files=members.root / "files"))
+    assert (finding.reason, finding.condition) == ("ClusterMemberRemovalController_Error", "Degraded")
+    assert "cannot remove member m2, whose node is gone: unhealthy voting etcd members found: m1" in finding.message
 
 
 def test_a_member_that_ends_while_it_is_asked_fails_no_later_test(signer, tmp_path):
