@@ -57,10 +57,10 @@ def apply(installation: Installation, *objects: dict[str, Any]) -> None:
 
 
 def pool(installation: Installation, name: str = "master") -> tuple[str, dict[str, tuple[str, str]]]:
-    """Return the config that a pool is to have, and its conditions: status and message by type."""
-    found = installation.kubectl_json("get", "machineconfigpool", name)
-    conditions = {c["type"]: (c["status"], c.get("message", "")) for c in found["status"]["conditions"]}
-    return found["spec"]["configuration"]["name"], conditions
+    """Return the config that all of a pool's nodes have run last, and its conditions: status and message by type."""
+    found = installation.kubectl_json("get", "machineconfigpool", name)["status"]
+    conditions = {c["type"]: (c["status"], c.get("message", "")) for c in found["conditions"]}
+    return found["configuration"]["name"], conditions
 
 
 def rolled_out(installation: Installation, before: str, seconds: float, what: str) -> None:
