@@ -33,7 +33,15 @@ def movable(pods: Iterable[Object]) -> list[Object]:
         if _MIRROR not in (pod["metadata"].get("annotations") or {})
         and all(owner["kind"] != "DaemonSet" for owner in pod["metadata"].get("ownerReferences") or [])
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        and not _ended(pod)
     ]
+
+
+def _ended(pod: Object) -> bool:
+    """Return whether a pod that goes has no container running any more: a kubelet here takes up to 50 s from then until
+    it lets go of the object."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or []
+    return bool(pod["metadata"].get("deletionTimestamp")) and not any("running" in s["state"] for s in statuses)
 
 
 def step(kube: Kube, node: str) -> list[str]:
