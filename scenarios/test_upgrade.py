@@ -48,7 +48,7 @@ def exists(installation: Installation, kind: str, name: str, namespace: str = "d
 def test_an_unsigned_release_is_refused_and_told(installation: Installation) -> None:
     release = next_release("next-minor")
     before = cluster_version(installation)["status"]["desired"]
-    patch(installation, desiredUpdate={"image": release.pullspec})
+    patch(installation, desiredUpdate={"version": None, "image": release.pullspec})
     try:
         wait_until(
             lambda: condition(installation, "ReleaseAccepted").get("status") == "False",
@@ -74,7 +74,7 @@ def test_a_minor_version_waits_for_what_is_overridden(installation: Installation
     release = next_release("next-minor")
     sign(installation, release.pullspec)
     override = {"kind": "Deployment", "group": "apps", "namespace": "none", "name": "none", "unmanaged": True}
-    patch(installation, overrides=[override], desiredUpdate={"image": release.pullspec})
+    patch(installation, overrides=[override], desiredUpdate={"version": None, "image": release.pullspec})
     try:
         wait_until(
             lambda: condition(installation, "ReleaseAccepted").get("reason") == "PreconditionChecks",
@@ -106,7 +106,7 @@ def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installati
     )
     watch, began = Watch(installation), time.monotonic()
     with watch.watching(), installation.lab.phase(f"to {release.version}"):
-        patch(installation, desiredUpdate={"version": release.version})
+        patch(installation, desiredUpdate={"version": release.version, "image": None})
         wait_until(
             lambda: release.version in condition(installation, "Progressing").get("message", ""),
             ACKNOWLEDGED_SECONDS,
@@ -136,7 +136,7 @@ def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installati
     if several:
         assert {name: p.failed for name, p in watch.probes.items() if p.longest_row > 1} == {}
     with installation.lab.phase(f"back to {old['version']}"):
-        patch(installation, desiredUpdate={"version": old["version"]})
+        patch(installation, desiredUpdate={"version": old["version"], "image": None})
         wait_for(installation, old["version"])
     assert changed <= images(installation)
     assert exists(installation, "clusterrolebinding", "console")
@@ -147,7 +147,7 @@ def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installati
 def test_a_bad_release_stops_at_its_operator_and_the_cluster_serves_on(installation: Installation) -> None:
     release, old = next_release("next-broken"), cluster_version(installation)["status"]["desired"]
     sign(installation, old["image"], release.pullspec)
-    patch(installation, desiredUpdate={"image": release.pullspec})
+    patch(installation, desiredUpdate={"version": None, "image": release.pullspec})
     wait_until(
         lambda: "console" in condition(installation, "Failing").get("message", ""),
         BACK_SECONDS,
@@ -162,6 +162,6 @@ def test_a_bad_release_stops_at_its_operator_and_the_cluster_serves_on(installat
         o for o in installation.kubectl_json("get", "clusteroperators")["items"] if o["metadata"]["name"] == "dns"
     )
     assert [v["version"] for v in dns["status"]["versions"]] == [old["version"]], "what comes after was begun"
-    patch(installation, desiredUpdate={"image": old["image"]})
+    patch(installation, desiredUpdate={"version": None, "image": old["image"]})
     wait_for(installation, old["version"])
     assert installation.unwell_operators() == []
