@@ -59,18 +59,18 @@ def make(now: datetime) -> Access:
 
 
 def read(secret: Json) -> Access | None:
-    """Return what a Secret holds; None where something is missing or malformed."""
+    """Return what a Secret holds; None where something is missing, malformed, or of another time than the rest."""
     data = secret.get("data") or {}
     try:
         values = [base64.b64decode(str(data[name]), validate=True).decode() for name in (*_FIELDS, *_TLS)]
-        service = Pair(values[5], values[6])
+        own, service, expiry = Tokens(*values[:4]), Pair(values[5], values[6]), tokens.expiry_of(values[3])
         certificates.check(service)
+        tokens.check(own, expiry)
+        if expiry is None or not certificates.signed_by(service.certificate, values[4]):
+            return None
     except (ValueError, KeyError):
         return None
-    expiry = tokens.expiry_of(values[3])
-    if expiry is None:
-        return None
-    return Access(tokens=Tokens(*values[:4]), ca=values[4], service=service, expiry=expiry)
+    return Access(tokens=own, ca=values[4], service=service, expiry=expiry)
 
 
 def usable(api: Api, now: datetime) -> tuple[Access, Json | None]:
