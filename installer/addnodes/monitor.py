@@ -27,7 +27,7 @@ from installer.common.formats import jsontext
 from installer.config.rules.agent import static_addresses
 from installer.errors import EXIT_FATAL, ConfigError, WaitError
 from installer.hub import spoke
-from installer.hub.kube.api import Api, Conflict, KubeError, Unreachable
+from installer.hub.kube.api import Api, Conflict, KubeError
 from installer.hub.kube.kinds import Json
 from installer.hub.spoke import CSR, NODE, Joining
 from installer.ignition.live import EACH_ITS_OWN, SERVICE_PORT
@@ -225,8 +225,9 @@ def _round(api: Api, hosts: list[_Host], names: Mapping[str, str], following: Fo
     """Look at all hosts once, and say what is new; False when their Nodes are all ready. Raises WaitError."""
     try:
         nodes, requests = api.list(NODE)[0], [item for item in api.list(CSR)[0] if spoke.is_open(item)]
-    except Unreachable as error:
-        # The only API server of a small cluster may well be away for a moment.
+    except KubeError as error:
+        if not _passes(error):
+            raise
         log.warning("The cluster does not answer: %s", error)
         return True
     # All at once: a host that is off costs seconds.
@@ -252,7 +253,7 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
         if said or host.joining is None:
             host.joining = joining_of(host.at, said, names) or _by_dns(host.at)
         seen = replace(seen, host=said, serves=serves, kubelet=not serves and host.has_kubelet())
-    elif host.joining is None:
+    else:
         host.joining = Joining(str(node["metadata"]["name"]), target.addresses_of(node))
     mine = tuple(item for item in requests if host.joining is not None and spoke.is_of(item, host.joining))
     seen = replace(seen, requests=mine)
@@ -275,11 +276,20 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
     return host.requests
 
 
+def _passes(error: KubeError) -> bool:
+    """Return whether to ask again: the only API server of a small cluster may well be away, or busy, for a moment."""
+    return error.status in (0, 429) or error.status >= 500
+
+
 def _approve(api: Api, host: _Host, request: Json) -> None:
     try:
         api.approve(CSR, spoke.approved(request, datetime.now(UTC), APPROVED))
     except Conflict:
         return  # somebody else was first
     except KubeError as error:
-        raise ConfigError(f"CSR {request['metadata']['name']} of host {host.at} cannot be approved: {error}") from error
+        text = f"CSR {request['metadata']['name']} of host {host.at} cannot be approved: {error}"
+        if not _passes(error):
+            raise ConfigError(text) from error
+        log.warning("%s", text)
+        return
     host.say(logging.INFO, f"CSR {request['metadata']['name']} is approved")

@@ -1,5 +1,6 @@
 """Hosts that are added, as `agent add-nodes monitor` sees them round by round."""
 
+import base64
 import json
 import logging
 from datetime import UTC, datetime, timedelta
@@ -8,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from installer.addnodes import access, monitor
 from installer.addnodes.monitor import CLIENT, SERVING, Following, Seen, State, joining_of, problems_of
 from installer.errors import ConfigError, WaitError
-from installer.hub.kube.kinds import SECRET
-from installer.hub.spoke import CSR, NODE
+from installer.hub.kube.kinds import SECRET, Key
+from installer.hub.spoke import CSR, NODE, Joining
 from installer.testing.hub.apiserver import ApiServer, Store
 
 AT = "127.0.0.1"
@@ -106,6 +111,27 @@ def test_a_ready_node_ends_it_and_time_does_with_what_was_last_seen(server, tmp_
     with pytest.raises(WaitError, match=rf"within 0.3 s: {AT}: Initial State"):
         follow(tmp_path)
     caplog.set_level(logging.INFO)
-    server.store.create(NODE, monitor.spoke.Key("", "worker-9"), node(True))
+    server.store.create(NODE, Key("", "worker-9"), node(True))
     follow(tmp_path, 30)
     assert f"Node {AT}: Node is Ready" in caplog.text
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_api_that_is_busy_for_a_moment_is_asked_again(server, tmp_path, monkeypatch, status):
+    tokens = access.make(datetime.now(UTC))
+    server.store.create(NODE, Key("", "worker-9"), node(True))
+    monkeypatch.setattr(access, "watching", lambda *_: server.refusals.append(status) or tokens)
+    follow(tmp_path, 30)
+
+
+def test_a_node_is_known_by_its_own_name_once_it_is_there():
+    names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, "system:node:worker-9")]
+    builder = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(*name) for name in names]))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("worker-9")]), critical=False)
+    signed = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+    spec = {"signerName": SERVING, "username": "system:node:worker-9", "usages": ["server auth"], "request": text}
+    host = monitor._Host(AT, access.make(datetime.now(UTC)))
+    host.joining = Joining("dhcp-9", frozenset([AT]))  # as DNS calls it
+    assert monitor._look(host, [node(False)], [{"metadata": {"name": "csr-1"}, "spec": spec}], {})
+    assert host.state is State.SECOND_CSR
