@@ -15,6 +15,7 @@ from typing import Literal
 from installer.addnodes import access, nodesconfig, target
 from installer.addnodes.access import Access
 from installer.addnodes.nodesconfig import ARCHITECTURES, NodesConfig, OneHost
+from installer.addnodes.report import FILE as REPORT
 from installer.addnodes.report import reported
 from installer.addnodes.target import Target
 from installer.config.fielderror import raise_if_any
@@ -98,9 +99,17 @@ def create(wanted: Wanted) -> None:
 
 def _check_name(wanted: Wanted) -> None:
     """Raise ConfigError for an --output-name that is no new file of the directory."""
-    path = wanted.directory / wanted.output_name
-    if wanted.output_name and (path.parent != wanted.directory or path.exists()):
-        problem = "is there already" if path.exists() else "must be the name of a file in the asset directory"
+    path, problem = wanted.directory / wanted.output_name, ""
+    try:
+        if path.exists():
+            problem = "is there already"
+        elif path.parent != wanted.directory:
+            problem = "must be the name of a file in the asset directory"
+        elif path.name in (nodesconfig.FILE, REPORT):
+            problem = "is the name of another file of this command"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if wanted.output_name and problem:
         raise ConfigError(f"--output-name {wanted.output_name}: {problem}")
 
 

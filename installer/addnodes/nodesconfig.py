@@ -64,9 +64,11 @@ class OneHost:
             host["hostname"] = self.hostname
         if self.root_device_hint:
             name, colon, value = self.root_device_hint.partition(":")
-            if colon and name and value:
+            try:
                 host["rootDeviceHints"] = {name: load(value) if name in _TYPED_HINTS else value}
-            else:
+            except YamlError as error:
+                problems.append(f"--root-device-hint {self.root_device_hint!r}: {error.text}")
+            if not (colon and name and value):
                 problems.append(f"--root-device-hint {self.root_device_hint!r} must be NAME:VALUE")
         document: dict[str, Any] = {"hosts": [host]}
         if self.cpu_architecture:

@@ -189,6 +189,9 @@ def test_tokens_are_in_the_cluster_and_last_as_long_as_they_are_good_for_a_day(c
         ({}, ["-m", MAC, "--root-device-hint", "size:3"], 'unknown field "size"'),
         ({}, ["-o", "../x.iso"], "--output-name ../x.iso: must be the name"),
         ({}, ["-o", "kubeconfig"], "--output-name kubeconfig: is there already"),
+        ({}, ["-o", "report.json", "--report"], "--output-name report.json: is the name of another file"),
+        ({}, ["-o", "a" * 300], "File name too long"),
+        ({}, ["-m", MAC, "--root-device-hint", "rotational:["], "'rotational:[': did not find expected"),
     ],
 )
 def test_what_cannot_be_is_told_and_changes_nothing(cluster, config, words, says, capsys):
