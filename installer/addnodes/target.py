@@ -22,6 +22,7 @@ from installer.errors import ConfigError
 from installer.hub.kube.api import Api, KubeError
 from installer.hub.kube.kinds import BARE_METAL_HOST, CONFIG_MAP, SECRET, Json, Key, Kind
 from installer.ignition import rules
+from installer.rendezvous.resources.requests.values import certificates, ignition_url
 
 CLUSTER_VERSION = Kind("config.openshift.io", "v1", "clusterversions", "ClusterVersion", namespaced=False)
 PROXY = Kind("config.openshift.io", "v1", "proxies", "Proxy", namespaced=False)
@@ -161,9 +162,11 @@ def _server(secret: Json | None, otherwise: str) -> tuple[str, str]:
         ignition = json.loads(_decoded(secret, "userData"))["ignition"]
         url = str(ignition["config"]["merge"][0]["source"])
         authorities = ((ignition.get("security") or {}).get("tls") or {}).get("certificateAuthorities") or []
-        if not (url.startswith(("http://", "https://")) and url.endswith("/worker")):
+        ca = "".join(_content(item) for item in authorities)
+        # As the hosts' services, which are told of both, judge them.
+        if ignition_url(url) or not url.endswith("/worker") or (ca and certificates(ca)):
             raise ValueError
-        return url, "".join(_content(item) for item in authorities)
+        return url, ca
     except (ValueError, LookupError, TypeError, AttributeError):
         raise ConfigError(f"Secret {USER_DATA}: its userData is no pointer to a machine-config server") from None
 

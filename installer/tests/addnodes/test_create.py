@@ -223,9 +223,14 @@ def test_tokens_of_two_times_are_made_anew():
         assert access.read({"data": first | {name: second[name]}}) is None, name
 
 
-@pytest.mark.parametrize("source", ["file:///etc/passwd", "https://192.168.111.5:22623/config/infra", ""])
-def test_a_pointer_that_leads_to_no_worker_config_is_refused(cluster, source, capsys):
-    pointer = {"ignition": {"config": {"merge": [{"source": source}]}}}
+@pytest.mark.parametrize(
+    ("source", "ca"),
+    [("file:///etc/worker", ""), (URL.replace("worker", "infra"), ""), ("https://u:p@x/config/worker", ""), (URL, "x")],
+)
+def test_a_pointer_that_leads_to_no_worker_config_is_refused(cluster, source, ca, capsys):
+    authorities = [{"source": f"data:,{ca}"}]
+    config = {"merge": [{"source": source}]}
+    pointer = {"ignition": {"config": config, "security": {"tls": {"certificateAuthorities": authorities}}}}
     secret = cluster.server.store.get(SECRET, USER_DATA)
     cluster.server.store.replace(SECRET, USER_DATA, {**secret, "data": {"userData": b64(json.dumps(pointer))}}, "")
     assert cluster.create() == 1
