@@ -20,6 +20,7 @@ from installer.addnodes.report import reported
 from installer.addnodes.target import Target
 from installer.config.fielderror import raise_if_any
 from installer.config.state import State
+from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig, MachinePool
 from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
@@ -27,7 +28,7 @@ from installer.create.stages.hosts import host_files
 from installer.create.stages.render import kernel_arguments, proxy_environment
 from installer.create.stages.resolve import Payload, architecture, digest_sources, resolve_payload
 from installer.errors import AssetError, ConfigError, IsoError
-from installer.ignition.live import EACH_ITS_OWN, IMAGE_VARIABLES, Joined, LiveInputs, live_config
+from installer.ignition.live import EACH_ITS_OWN, IMAGE_VARIABLES, HostFiles, Joined, LiveInputs, live_config
 from installer.image.artifacts import LiveChanges, prepare_iso, write_pxe
 from installer.image.copy import IMAGE_MODE
 from installer.manifests import cluster as manifests
@@ -57,7 +58,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Parts:
-    """All that an image is made of. `install`: the cluster's install-config as these hosts need it."""
+    """All that an image is made of. `install`: the cluster's install-config as these hosts need it; `files`: the
+    hosts' own."""
 
     config: NodesConfig
     cluster: Target
@@ -65,6 +67,7 @@ class Parts:
     payload: Payload
     _: KW_ONLY
     access: Access
+    files: tuple[HostFiles, ...]
 
 
 def create(wanted: Wanted) -> None:
@@ -78,15 +81,14 @@ def create(wanted: Wanted) -> None:
             cluster = target.read(api, kubeconfig)
             target.check_directory(State.load(directory), cluster, kubeconfig)
             raise_if_any("invalid nodes configuration", [*nodesconfig.present(config.hosts, cluster.members)], source)
-            install = _install_config(cluster, config)
+            install, hosts = _install_config(cluster, config), _hosts(config)
+            files = tuple(host_files(hosts, TARGETS[wanted.kind], required=len(hosts)))
             tokens, secret = access.usable(api, datetime.now(UTC))
             report.stage("fetch-base-iso")
             payload = resolve_payload(install, IMAGE_VARIABLES.values(), pullspec=cluster.release_image)
             report.stage("ignition")
-            parts = Parts(config, cluster, install, payload, access=tokens)
-            changes = LiveChanges(
-                live_config(live_inputs(parts, TARGETS[wanted.kind])), kernel_arguments(install), payload.agent_files
-            )
+            parts = Parts(config, cluster, install, payload, access=tokens, files=files)
+            changes = LiveChanges(live_config(live_inputs(parts)), kernel_arguments(install), payload.agent_files)
             report.stage(_STAGES[wanted.kind])
             with Outputs(directory) as outputs:
                 made = [*_write(wanted, parts, changes, outputs)]
@@ -122,10 +124,15 @@ def _install_config(cluster: Target, config: NodesConfig) -> InstallConfig:
     return replace(install, control_plane=replace(pool, architecture=ARCHITECTURES[config.cpu_architecture]))
 
 
-def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
-    """All that goes into the hosts' Ignition config; `target_name` is for messages. Raises ConfigError for networks."""
+def _hosts(config: NodesConfig) -> tuple[Host, ...]:
+    """Return the hosts with their roles."""
+    return tuple(host if host.role else replace(host, role="worker") for host in config.hosts)
+
+
+def live_inputs(parts: Parts) -> LiveInputs:
+    """Return all that goes into the hosts' Ignition config."""
     install, release, cluster, tokens = parts.install, parts.payload.release, parts.cluster, parts.access.tokens
-    hosts = tuple(host if host.role else replace(host, role="worker") for host in parts.config.hosts)
+    hosts = _hosts(parts.config)
     sources, sources_of_time = digest_sources(install), parts.config.additional_ntp_sources or cluster.ntp_sources
     return LiveInputs(
         rendezvous_ip=EACH_ITS_OWN,
@@ -142,7 +149,7 @@ def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
         manifests=manifests.cluster_manifests(
             manifests.Inputs(install, sources_of_time, hosts, release.image, release_version=release.version)
         ),
-        hosts=tuple(host_files(hosts, target_name, required=len(hosts))),
+        hosts=parts.files,
         registries_conf=registries_conf(sources) if sources else "",
         ca_bundle=install.additional_trust_bundle,
         proxy=proxy_environment(install),

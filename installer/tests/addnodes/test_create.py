@@ -204,6 +204,13 @@ def test_what_cannot_be_is_told_and_changes_nothing(cluster, config, words, says
     assert not [path for method, path in cluster.server.requests if method != "GET"]
 
 
+def test_a_network_that_is_wrong_is_refused_before_anything_is_fetched(cluster, capsys, monkeypatch):
+    monkeypatch.setattr("installer.addnodes.create.resolve_payload", lambda *_, **__: pytest.fail("fetched"))
+    cluster.describe(hosts=[{**HOST, "networkConfig": {"interfaces": "x"}}])
+    assert cluster.create() == 1
+    assert "staticNetwork configuration is not valid" in capsys.readouterr().err
+
+
 def test_several_problems_are_told_at_once_and_in_the_report(cluster, capsys):
     host = {"hostname": "MASTER-0", "interfaces": [{"macAddress": "52:54:00:6e:30:00"}]}
     cluster.describe(hosts=[{**host, "networkConfig": None}, {**HOST, "networkConfig": NETWORK}])
