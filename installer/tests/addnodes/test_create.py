@@ -223,6 +223,14 @@ def test_several_problems_are_told_at_once_and_in_the_report(cluster, capsys):
     assert result["error_message"] in error.replace('\\"', '"')
 
 
+def test_an_image_whose_tokens_the_cluster_does_not_take_is_not_there(cluster, monkeypatch, capsys):
+    monkeypatch.setattr(access, "usable", lambda _, now: (access.make(now), None))
+    cluster.server.store.create(SECRET, access.KEY, SECRET.new(access.KEY, data={}))  # another was first
+    assert cluster.create() == 1
+    assert "already exists" in capsys.readouterr().err
+    assert cluster.files() <= {".openshift_install.log", "report.json"}
+
+
 def test_tokens_of_two_times_are_made_anew():
     first, second = (access.make(datetime.now(UTC)).data() for _ in range(2))
     assert access.read({"data": first})

@@ -92,8 +92,8 @@ def server(tmp_path: Path):
     running.close()
 
 
-def follow(tmp_path: Path, timeout: float = 0.3) -> None:
-    monitor.monitor(Following(tmp_path / "kubeconfig", (AT,), approve=False, timeout=timeout), tmp_path)
+def follow(tmp_path: Path, timeout: float = 0.3, *, approve: bool = False) -> None:
+    monitor.monitor(Following(tmp_path / "kubeconfig", (AT,), approve=approve, timeout=timeout), tmp_path)
 
 
 def test_a_cluster_without_an_image_or_with_expired_tokens_is_refused(server, tmp_path):
@@ -124,14 +124,31 @@ def test_an_api_that_is_busy_for_a_moment_is_asked_again(server, tmp_path, monke
     follow(tmp_path, 30)
 
 
-def test_a_node_is_known_by_its_own_name_once_it_is_there():
-    names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, "system:node:worker-9")]
-    builder = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(*name) for name in names]))
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("worker-9")]), critical=False)
+def serving(name: str) -> dict:
+    """Return a node's request for a certificate to serve with."""
+    names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, f"system:node:{name}")]
+    builder = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(*item) for item in names]))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     signed = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
     text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
-    spec = {"signerName": SERVING, "username": "system:node:worker-9", "usages": ["server auth"], "request": text}
+    spec = {"signerName": SERVING, "username": f"system:node:{name}", "usages": ["server auth"], "request": text}
+    return CSR.new(Key("", f"csr-{name}"), spec=spec)
+
+
+def test_a_node_is_known_by_its_own_name_once_it_is_there():
     host = monitor._Host(AT, access.make(datetime.now(UTC)))
     host.joining = Joining("dhcp-9", frozenset([AT]))  # as DNS calls it
-    assert monitor._look(host, [node(False)], [{"metadata": {"name": "csr-1"}, "spec": spec}], {})
+    assert monitor._look(host, [node(False)], [serving("worker-9")], {})
     assert host.state is State.SECOND_CSR
+
+
+@pytest.mark.parametrize("approve", [False, True])
+def test_only_the_hosts_requests_are_approved_and_only_if_that_is_asked_for(server, tmp_path, approve):
+    server.store.create(SECRET, access.KEY, SECRET.new(access.KEY, data=access.make(datetime.now(UTC)).data()))
+    server.store.create(NODE, Key("", "worker-9"), node(True))
+    for name in ("worker-9", "worker-8"):
+        request = serving(name)
+        server.store.create(CSR, Key("", request["metadata"]["name"]), request)
+    follow(tmp_path, 30, approve=approve)
+    approved = {key.name for key, request in server.store.objects[CSR].items() if request.get("status")}
+    assert approved == ({"csr-worker-9"} if approve else set())
