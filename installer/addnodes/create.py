@@ -1,4 +1,4 @@
-"""`agent add-nodes create`: a running cluster and hosts for it in, an image that adds them out.
+"""`agent add-nodes create`: the image that adds hosts to a running cluster.
 
 Each of these hosts is installed by a rendezvous service of its own, which imports the cluster.
 """
@@ -45,13 +45,13 @@ _STAGES: dict[Kind, str] = {"image": "generate-iso", "pxe-files": "generate-pxe"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The image to make, and the hosts and the cluster that it is for. `one`: the options of a single host."""
+    """The image to make, and the hosts and the cluster that it is for. `options`: those of a single host."""
 
     kind: Kind
     directory: Path
     kubeconfig: Path
     _: KW_ONLY
-    one: OneHost
+    options: OneHost
     output_name: str = ""
     report: bool = False
 
@@ -76,7 +76,7 @@ def create(wanted: Wanted) -> None:
     with reported(directory, f"add-nodes-{wanted.kind}", always=wanted.report) as report:
         report.stage("add-nodes-cluster-inspection")
         _check_name(wanted)
-        config, source = nodesconfig.read(directory, wanted.one)
+        config, source = nodesconfig.read(directory, wanted.options)
         with target.connected(kubeconfig) as api:
             cluster = target.read(api, kubeconfig)
             target.check_directory(State.load(directory), cluster, kubeconfig)
@@ -170,7 +170,7 @@ def live_inputs(parts: Parts) -> LiveInputs:
 
 
 def _write(wanted: Wanted, parts: Parts, changes: LiveChanges, outputs: Outputs) -> Iterator[str]:
-    """Make the files beside their places; yield what is to be said once they are there. Raises AssetError."""
+    """Write the files beside their final places; yield the lines to log once they are there. Raises AssetError."""
     iso, arch = parts.payload.iso, architecture(parts.install)
     try:
         if wanted.kind == "image":
