@@ -1,5 +1,5 @@
-"""The tokens and the certificate of added hosts' services: made for two days, kept in a Secret of the cluster, and used
-for all images of that time, so that whoever has the kubeconfig can follow what becomes of them.
+"""Tokens and certificate of added hosts' services: valid for two days, kept in a Secret of the cluster, and shared by
+all images made in that time, so that anyone with the kubeconfig can follow the hosts.
 
 The Secret, its keys and the times are upstream's (reference/add-nodes.md §3); serviceCA, serviceCertificate and
 serviceKey are ours, since the services here speak TLS.
@@ -22,7 +22,7 @@ from installer.ignition.live import EACH_ITS_OWN
 
 KEY = Key("openshift-config", "agent-auth-token")
 LIFETIME = timedelta(hours=48)
-#: Tokens that last for less are made anew.
+#: Tokens that expire sooner are replaced.
 LEAST = timedelta(hours=24)
 _FIELDS = ("authTokenPublicKey", "agentAuthToken", "userAuthToken", "watcherAuthToken")
 _TLS = ("serviceCA", "serviceCertificate", "serviceKey")
@@ -30,7 +30,7 @@ _TLS = ("serviceCA", "serviceCertificate", "serviceKey")
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Tokens, the services' CA (PEM) and certificate, and the time from which the tokens are good no more."""
+    """Tokens, the services' CA (PEM) and certificate, and the time at which the tokens expire."""
 
     tokens: Tokens = field(repr=False)
     ca: str
@@ -51,7 +51,7 @@ class Access:
 
 
 def make(now: datetime) -> Access:
-    """Make new ones."""
+    """Make new tokens and a new certificate."""
     expiry = (now + LIFETIME).replace(microsecond=0)
     authority = certificates.authority("node0-service-ca")
     service = certificates.leaf(authority, "assisted-service", names=(EACH_ITS_OWN,), usages=certificates.SERVER)
@@ -59,22 +59,23 @@ def make(now: datetime) -> Access:
 
 
 def read(secret: Json) -> Access | None:
-    """Return what a Secret holds; None where something is missing or malformed."""
+    """Return what a Secret holds; None where something is missing, malformed, or of another time than the rest."""
     data = secret.get("data") or {}
     try:
         values = [base64.b64decode(str(data[name]), validate=True).decode() for name in (*_FIELDS, *_TLS)]
-        service = Pair(values[5], values[6])
+        own, service, expiry = Tokens(*values[:4]), Pair(values[5], values[6]), tokens.expiry_of(values[3])
         certificates.check(service)
+        tokens.check(own, expiry)
+        if expiry is None or not certificates.signed_by(service.certificate, values[4]):
+            return None
     except (ValueError, KeyError):
         return None
-    expiry = tokens.expiry_of(values[3])
-    if expiry is None:
-        return None
-    return Access(tokens=Tokens(*values[:4]), ca=values[4], service=service, expiry=expiry)
+    return Access(tokens=own, ca=values[4], service=service, expiry=expiry)
 
 
 def usable(api: Api, now: datetime) -> tuple[Access, Json | None]:
-    """Return the cluster's, or new ones where these end within a day or are none; and the cluster's Secret, if any.
+    """Return the cluster's access, or a new one where that is missing, unusable or expires within a day; and the
+    cluster's Secret, if any.
 
     Nothing is written: `store` does that. Raises KubeError.
     """
@@ -84,7 +85,7 @@ def usable(api: Api, now: datetime) -> tuple[Access, Json | None]:
 
 
 def store(api: Api, access: Access, secret: Json | None) -> None:
-    """Put them into the cluster's Secret, unless it has them. Raises KubeError, Conflict where it has changed."""
+    """Put the access into the cluster's Secret, unless it is there. Raises KubeError, Conflict where it has changed."""
     data, stamp = access.data(), "%Y-%m-%dT%H:%M:%SZ"
     notes = {"updatedAt": datetime.now(UTC).strftime(stamp), "expiresAt": access.expiry.strftime(stamp)}
     if secret is None:
@@ -97,7 +98,7 @@ def store(api: Api, access: Access, secret: Json | None) -> None:
 
 
 def watching(api: Api, now: datetime) -> Access:
-    """Return the cluster's, for following hosts. Raises ConfigError where there are none, or they have expired."""
+    """Return the cluster's access, for following hosts. Raises ConfigError where there is none, or it has expired."""
     secret = api.get(SECRET, KEY)
     found = read(secret) if secret else None
     if found is None:

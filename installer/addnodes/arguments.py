@@ -11,7 +11,7 @@ from typing import Any
 from installer.common import numbers
 
 Add = Callable[..., argparse.ArgumentParser]
-#: The longest time to follow hosts: a longer one is meant as "for ever".
+#: The longest time to follow hosts.
 LONGEST = 30 * numbers.DAY
 #: The options of a single host, by the letter that `oc adm node-image create` has for some, with what they take.
 ONE_HOST: dict[str, tuple[str, str, str]] = {
@@ -38,17 +38,18 @@ def add_commands(parent: Any, add: Add) -> None:
             name,
             text,
             epilog=(
-                "DIR must hold nodes-config.yaml (hosts, as in agent-config.yaml; cpuArchitecture, sshKey), unless\n"
-                "--mac-address describes the one host. It is left as it is. Written are node.ARCH.iso, or\n"
-                "boot-artifacts/node.ARCH-*; the image's tokens, which expire after 48 hours, are kept in the\n"
-                "cluster, as Secret openshift-config/agent-auth-token. Follow the hosts by add-nodes monitor."
+                "DIR must hold nodes-config.yaml (hosts, as in agent-config.yaml; additionalNTPSources,\n"
+                "cpuArchitecture, sshKey), unless --mac-address describes a single host. The file stays there.\n"
+                "The result is node.ARCH.iso, or boot-artifacts/node.ARCH-*. The image's tokens expire within\n"
+                "48 hours, and are kept in the cluster as Secret openshift-config/agent-auth-token. Follow the\n"
+                "hosts with add-nodes monitor."
             ),
         )
         _kubeconfig(command)
         if name == "image":
             command.add_argument("-o", "--output-name", default="", metavar="FILE", help="the ISO's name in DIR")
         command.add_argument(
-            "--report", action="store_true", help="write DIR/report.json also where nothing fails: stages, result"
+            "--report", action="store_true", help="write DIR/report.json (stages, result) even if nothing fails"
         )
         for option, (letter, value, help_text) in ONE_HOST.items():
             words = [letter, f"--{option}"] if letter else [f"--{option}"]
@@ -83,7 +84,7 @@ def _kubeconfig(command: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help="the cluster's administrator (default: $KUBECONFIG, or else DIR/auth/kubeconfig)",
+        help="a kubeconfig of the cluster's administrator (default: $KUBECONFIG, or else DIR/auth/kubeconfig)",
     )
 
 

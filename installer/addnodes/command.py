@@ -1,4 +1,4 @@
-"""`node0 agent add-nodes`: from its options to what they ask for."""
+"""The command `node0 agent add-nodes`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.target,
         arguments.dir,
         kubeconfig,
-        one=OneHost(**options),
+        options=OneHost(**options),
         output_name=getattr(arguments, "output_name", ""),
         report=arguments.report,
     )

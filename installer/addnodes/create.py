@@ -1,4 +1,4 @@
-"""`agent add-nodes create`: a running cluster and hosts for it in, an image that adds them out.
+"""`agent add-nodes create`: the image that adds hosts to a running cluster.
 
 Each of these hosts is installed by a rendezvous service of its own, which imports the cluster.
 """
@@ -15,10 +15,12 @@ from typing import Literal
 from installer.addnodes import access, nodesconfig, target
 from installer.addnodes.access import Access
 from installer.addnodes.nodesconfig import ARCHITECTURES, NodesConfig, OneHost
+from installer.addnodes.report import FILE as REPORT
 from installer.addnodes.report import reported
 from installer.addnodes.target import Target
 from installer.config.fielderror import raise_if_any
 from installer.config.state import State
+from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig, MachinePool
 from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
@@ -26,7 +28,7 @@ from installer.create.stages.hosts import host_files
 from installer.create.stages.render import kernel_arguments, proxy_environment
 from installer.create.stages.resolve import Payload, architecture, digest_sources, resolve_payload
 from installer.errors import AssetError, ConfigError, IsoError
-from installer.ignition.live import EACH_ITS_OWN, IMAGE_VARIABLES, Joined, LiveInputs, live_config
+from installer.ignition.live import EACH_ITS_OWN, IMAGE_VARIABLES, HostFiles, Joined, LiveInputs, live_config
 from installer.image.artifacts import LiveChanges, prepare_iso, write_pxe
 from installer.image.copy import IMAGE_MODE
 from installer.manifests import cluster as manifests
@@ -43,20 +45,21 @@ _STAGES: dict[Kind, str] = {"image": "generate-iso", "pxe-files": "generate-pxe"
 
 @dataclass(frozen=True)
 class Wanted:
-    """The image to make, and the hosts and the cluster that it is for. `one`: the options of a single host."""
+    """The image to make, and the hosts and the cluster that it is for. `options`: those of a single host."""
 
     kind: Kind
     directory: Path
     kubeconfig: Path
     _: KW_ONLY
-    one: OneHost
+    options: OneHost
     output_name: str = ""
     report: bool = False
 
 
 @dataclass(frozen=True)
 class Parts:
-    """All that an image is made of. `install`: the cluster's install-config as these hosts need it."""
+    """All that an image is made of. `install`: the cluster's install-config as these hosts need it; `files`: the
+    hosts' own."""
 
     config: NodesConfig
     cluster: Target
@@ -64,6 +67,7 @@ class Parts:
     payload: Payload
     _: KW_ONLY
     access: Access
+    files: tuple[HostFiles, ...]
 
 
 def create(wanted: Wanted) -> None:
@@ -72,20 +76,19 @@ def create(wanted: Wanted) -> None:
     with reported(directory, f"add-nodes-{wanted.kind}", always=wanted.report) as report:
         report.stage("add-nodes-cluster-inspection")
         _check_name(wanted)
-        config, source = nodesconfig.read(directory, wanted.one)
+        config, source = nodesconfig.read(directory, wanted.options)
         with target.connected(kubeconfig) as api:
             cluster = target.read(api, kubeconfig)
             target.check_directory(State.load(directory), cluster, kubeconfig)
             raise_if_any("invalid nodes configuration", [*nodesconfig.present(config.hosts, cluster.members)], source)
-            install = _install_config(cluster, config)
+            install, hosts = _install_config(cluster, config), _hosts(config)
+            files = tuple(host_files(hosts, TARGETS[wanted.kind], required=len(hosts)))
             tokens, secret = access.usable(api, datetime.now(UTC))
             report.stage("fetch-base-iso")
             payload = resolve_payload(install, IMAGE_VARIABLES.values(), pullspec=cluster.release_image)
             report.stage("ignition")
-            parts = Parts(config, cluster, install, payload, access=tokens)
-            changes = LiveChanges(
-                live_config(live_inputs(parts, TARGETS[wanted.kind])), kernel_arguments(install), payload.agent_files
-            )
+            parts = Parts(config, cluster, install, payload, access=tokens, files=files)
+            changes = LiveChanges(live_config(live_inputs(parts)), kernel_arguments(install), payload.agent_files)
             report.stage(_STAGES[wanted.kind])
             with Outputs(directory) as outputs:
                 made = [*_write(wanted, parts, changes, outputs)]
@@ -98,9 +101,17 @@ def create(wanted: Wanted) -> None:
 
 def _check_name(wanted: Wanted) -> None:
     """Raise ConfigError for an --output-name that is no new file of the directory."""
-    path = wanted.directory / wanted.output_name
-    if wanted.output_name and (path.parent != wanted.directory or path.exists()):
-        problem = "is there already" if path.exists() else "must be the name of a file in the asset directory"
+    path, problem = wanted.directory / wanted.output_name, ""
+    try:
+        if path.exists():
+            problem = "is there already"
+        elif path.parent != wanted.directory:
+            problem = "must be the name of a file in the asset directory"
+        elif path.name in (nodesconfig.FILE, REPORT):
+            problem = "is the name of another file of this command"
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if wanted.output_name and problem:
         raise ConfigError(f"--output-name {wanted.output_name}: {problem}")
 
 
@@ -113,10 +124,15 @@ def _install_config(cluster: Target, config: NodesConfig) -> InstallConfig:
     return replace(install, control_plane=replace(pool, architecture=ARCHITECTURES[config.cpu_architecture]))
 
 
-def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
-    """All that goes into the hosts' Ignition config; `target_name` is for messages. Raises ConfigError for networks."""
+def _hosts(config: NodesConfig) -> tuple[Host, ...]:
+    """Return the hosts with their roles."""
+    return tuple(host if host.role else replace(host, role="worker") for host in config.hosts)
+
+
+def live_inputs(parts: Parts) -> LiveInputs:
+    """Return all that goes into the hosts' Ignition config."""
     install, release, cluster, tokens = parts.install, parts.payload.release, parts.cluster, parts.access.tokens
-    hosts = tuple(host if host.role else replace(host, role="worker") for host in parts.config.hosts)
+    hosts = _hosts(parts.config)
     sources, sources_of_time = digest_sources(install), parts.config.additional_ntp_sources or cluster.ntp_sources
     return LiveInputs(
         rendezvous_ip=EACH_ITS_OWN,
@@ -133,7 +149,7 @@ def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
         manifests=manifests.cluster_manifests(
             manifests.Inputs(install, sources_of_time, hosts, release.image, release_version=release.version)
         ),
-        hosts=tuple(host_files(hosts, target_name, required=len(hosts))),
+        hosts=parts.files,
         registries_conf=registries_conf(sources) if sources else "",
         ca_bundle=install.additional_trust_bundle,
         proxy=proxy_environment(install),
@@ -154,7 +170,7 @@ def live_inputs(parts: Parts, target_name: str) -> LiveInputs:
 
 
 def _write(wanted: Wanted, parts: Parts, changes: LiveChanges, outputs: Outputs) -> Iterator[str]:
-    """Make the files beside their places; yield what is to be said once they are there. Raises AssetError."""
+    """Write the files beside their final places; yield the lines to log once they are there. Raises AssetError."""
     iso, arch = parts.payload.iso, architecture(parts.install)
     try:
         if wanted.kind == "image":

@@ -1,7 +1,7 @@
 """`agent add-nodes monitor`: hosts that are being added, followed until their Nodes are ready.
 
-Of each host three things are asked: its rendezvous service, as long as it runs; its kubelet's port; and the cluster's
-Nodes and certificate signing requests. The states and their words are upstream's (reference/add-nodes.md §5).
+Three sources tell how far a host is: its rendezvous service, as long as that runs; its kubelet's port; and the
+cluster's Nodes and certificate signing requests. The states and their words are upstream's (reference/add-nodes.md §5).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from installer.common.formats import jsontext
 from installer.config.rules.agent import static_addresses
 from installer.errors import EXIT_FATAL, ConfigError, WaitError
 from installer.hub import spoke
-from installer.hub.kube.api import Api, Conflict, KubeError, Unreachable
+from installer.hub.kube.api import Api, Conflict, KubeError
 from installer.hub.kube.kinds import Json
 from installer.hub.spoke import CSR, NODE, Joining
 from installer.ignition.live import EACH_ITS_OWN, SERVICE_PORT
@@ -95,7 +95,7 @@ class Seen:
 
 
 def problems_of(host: Json) -> list[str]:
-    """Return a host's validations that fail and keep it from being added, or how its installation failed."""
+    """Return the failed validations that keep a host from being added, or the reason why its installation failed."""
     if host.get("status") == HostStatus.ERROR:
         return [f"its installation failed: {host.get('status_info', '')}"]
     if host.get("status") != HostStatus.INSUFFICIENT:
@@ -110,7 +110,7 @@ def problems_of(host: Json) -> list[str]:
 
 
 def joining_of(at: str, host: Json, names: Mapping[str, str]) -> Joining | None:
-    """Return the Node that a host is to become; None while nobody says its name: its service, or the inputs of `names`
+    """Return the Node that a host is to become; None while its name is unknown to its service and to `names`, hostnames
     by static address."""
     addresses = {at}
     name = names.get(at, "")
@@ -126,8 +126,8 @@ def joining_of(at: str, host: Json, names: Mapping[str, str]) -> Joining | None:
     return Joining(name.lower(), frozenset(addresses)) if name else None
 
 
-def of_nobody(requests: Iterable[Json], owned: Iterable[Json]) -> list[Json]:
-    """Return the kubelets' open requests that are none of the followed hosts', as far as that is known."""
+def unclaimed(requests: Iterable[Json], owned: Iterable[Json]) -> list[Json]:
+    """Return the kubelets' open requests that no followed host is known to have made."""
     known = {request["metadata"]["name"] for request in owned}
     return [
         request
@@ -162,7 +162,7 @@ def _by_dns(at: str) -> Joining | None:
 
 
 class _Host:
-    """A host that is followed: what of it is remembered between rounds, and said once."""
+    """A host that is followed, with its state between rounds and the lines that have been logged of it."""
 
     def __init__(self, at: str, tokens: access.Access) -> None:
         self.at = at
@@ -176,7 +176,7 @@ class _Host:
         self.failed = ""
 
     def say(self, level: int, text: str) -> None:
-        """Log a line of this host's, unless it has been."""
+        """Log a line on this host, once."""
         if text not in self.said:
             self.said.add(text)
             log.log(level, "Node %s: %s", self.at, text)
@@ -222,11 +222,12 @@ def monitor(following: Following, directory: Path) -> None:
 
 
 def _round(api: Api, hosts: list[_Host], names: Mapping[str, str], following: Following) -> bool:
-    """Look at all hosts once, and say what is new; False when their Nodes are all ready. Raises WaitError."""
+    """Look at all hosts once, and log changes; False when all their Nodes are ready. Raises WaitError."""
     try:
         nodes, requests = api.list(NODE)[0], [item for item in api.list(CSR)[0] if spoke.is_open(item)]
-    except Unreachable as error:
-        # The only API server of a small cluster may well be away for a moment.
+    except KubeError as error:
+        if not _passes(error):
+            raise
         log.warning("The cluster does not answer: %s", error)
         return True
     # All at once: a host that is off costs seconds.
@@ -236,8 +237,8 @@ def _round(api: Api, hosts: list[_Host], names: Mapping[str, str], following: Fo
     for host in hosts if following.approve else ():
         for request in host.requests:
             _approve(api, host, request)
-    for request in of_nobody(requests, owned):
-        hosts[0].say(logging.INFO, f"{shown(request)}; whose it is is not known")
+    for request in unclaimed(requests, owned):
+        hosts[0].say(logging.INFO, f"{shown(request)}; it is not known to be of a host that is followed")
     if failed := [host for host in hosts if host.failed]:
         raise WaitError("; ".join(f"host {host.at}: {host.failed}" for host in failed), EXIT_FATAL)
     return any(host.state is not State.READY for host in hosts)
@@ -252,7 +253,7 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
         if said or host.joining is None:
             host.joining = joining_of(host.at, said, names) or _by_dns(host.at)
         seen = replace(seen, host=said, serves=serves, kubelet=not serves and host.has_kubelet())
-    elif host.joining is None:
+    else:
         host.joining = Joining(str(node["metadata"]["name"]), target.addresses_of(node))
     mine = tuple(item for item in requests if host.joining is not None and spoke.is_of(item, host.joining))
     seen = replace(seen, requests=mine)
@@ -261,7 +262,7 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
     if seen.host.get("status") == HostStatus.ERROR:
         host.failed = problems_of(seen.host)[0]
     if stage := str((seen.host.get("progress") or {}).get("current_stage") or ""):
-        # Its service calls it done as soon as it reboots, since nobody tells it of more.
+        # Its service calls it done as soon as it reboots, after which it learns nothing more.
         host.say(logging.INFO, Stage.REBOOTING if stage == Stage.DONE else stage)
     state = seen.state()
     # A host that reboots answers nowhere for a while, and a request that is approved waits no more: neither is a step
@@ -275,11 +276,20 @@ def _look(host: _Host, nodes: list[Json], requests: list[Json], names: Mapping[s
     return host.requests
 
 
+def _passes(error: KubeError) -> bool:
+    """Return whether to ask again: the only API server of a small cluster may well be away, or busy, for a moment."""
+    return error.status in (0, 429) or error.status >= 500
+
+
 def _approve(api: Api, host: _Host, request: Json) -> None:
     try:
         api.approve(CSR, spoke.approved(request, datetime.now(UTC), APPROVED))
     except Conflict:
         return  # somebody else was first
     except KubeError as error:
-        raise ConfigError(f"CSR {request['metadata']['name']} of host {host.at} cannot be approved: {error}") from error
+        text = f"CSR {request['metadata']['name']} of host {host.at} cannot be approved: {error}"
+        if not _passes(error):
+            raise ConfigError(text) from error
+        log.warning("%s", text)
+        return
     host.say(logging.INFO, f"CSR {request['metadata']['name']} is approved")

@@ -20,20 +20,20 @@ from installer.config.values import check
 from installer.errors import ConfigError
 
 FILE = "nodes-config.yaml"
-#: The options' host, in messages.
+#: The source of a host that options describe, in messages.
 OPTIONS = "command line"
 ROLES = ("worker", "master")
-#: Names of architectures, those of images by each of their spellings.
+#: The release's names of architectures, by every spelling that is accepted.
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 #: The NIC of the options' host, as its network config calls it.
 NIC = "eth0"
-#: The hints whose values are no texts.
+#: The hints whose values are not strings.
 _TYPED_HINTS = ("minSizeGigabytes", "rotational")
 
 
 @dataclass(frozen=True)
 class NodesConfig:
-    """nodes-config.yaml. Time sources, `ssh_key` and `cpu_architecture` are the cluster's where they are empty."""
+    """nodes-config.yaml. Empty time sources, `ssh_key` and `cpu_architecture` stand for the cluster's."""
 
     hosts: tuple[Host, ...] = ()
     _: KW_ONLY
@@ -64,9 +64,11 @@ class OneHost:
             host["hostname"] = self.hostname
         if self.root_device_hint:
             name, colon, value = self.root_device_hint.partition(":")
-            if colon and name and value:
+            try:
                 host["rootDeviceHints"] = {name: load(value) if name in _TYPED_HINTS else value}
-            else:
+            except YamlError as error:
+                problems.append(f"--root-device-hint {self.root_device_hint!r}: {error.text}")
+            if not (colon and name and value):
                 problems.append(f"--root-device-hint {self.root_device_hint!r} must be NAME:VALUE")
         document: dict[str, Any] = {"hosts": [host]}
         if self.cpu_architecture:
@@ -94,11 +96,11 @@ def _read(path: str, option: str, problems: list[str]) -> str:
     return ""
 
 
-def read(directory: Path, one: OneHost) -> tuple[NodesConfig, str]:
+def read(directory: Path, options: OneHost) -> tuple[NodesConfig, str]:
     """Return the hosts that the options describe, or else those of nodes-config.yaml in the directory, and where they
     are described. Raises ConfigError with all that is wrong."""
-    if one.mac_address:
-        return parse(one.text(), OPTIONS), OPTIONS
+    if options.mac_address:
+        return parse(options.text(), OPTIONS), OPTIONS
     path = directory / FILE
     try:
         data = read_input(path)

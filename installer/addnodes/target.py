@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from installer.addnodes.nodesconfig import Member
 from installer.common.formats import YamlError
@@ -22,6 +21,8 @@ from installer.config.values import check
 from installer.errors import ConfigError
 from installer.hub.kube.api import Api, KubeError
 from installer.hub.kube.kinds import BARE_METAL_HOST, CONFIG_MAP, SECRET, Json, Key, Kind
+from installer.ignition import rules
+from installer.rendezvous.resources.requests.values import certificates, ignition_url
 
 CLUSTER_VERSION = Kind("config.openshift.io", "v1", "clusterversions", "ClusterVersion", namespaced=False)
 PROXY = Kind("config.openshift.io", "v1", "proxies", "Proxy", namespaced=False)
@@ -72,6 +73,16 @@ def connected(kubeconfig: Path) -> Iterator[Api]:
 
 def read(api: Api, kubeconfig: Path) -> Target:
     """Read all that adding hosts takes. Raises ConfigError with everything that the cluster lacks, KubeError."""
+    try:
+        return _read(api, kubeconfig)
+    except (LookupError, ValueError, TypeError, AttributeError) as error:
+        # Without its repr, which has what could not be decoded.
+        reason = f"{type(error).__name__}: {error}"
+        text = f"kubeconfig {kubeconfig}: an object of its cluster is not as OpenShift makes it: {reason}"
+        raise ConfigError(text) from error
+
+
+def _read(api: Api, kubeconfig: Path) -> Target:
     missing: list[str] = []
 
     def wanted(kind: Kind, key: Key) -> Json:
@@ -151,7 +162,11 @@ def _server(secret: Json | None, otherwise: str) -> tuple[str, str]:
         ignition = json.loads(_decoded(secret, "userData"))["ignition"]
         url = str(ignition["config"]["merge"][0]["source"])
         authorities = ((ignition.get("security") or {}).get("tls") or {}).get("certificateAuthorities") or []
-        return url, "".join(_content(str(item["source"])) for item in authorities)
+        ca = "".join(_content(item) for item in authorities)
+        # As the hosts' services, which are told of both, judge them.
+        if ignition_url(url) or not url.endswith("/worker") or (ca and certificates(ca)):
+            raise ValueError
+        return url, ca
     except (ValueError, LookupError, TypeError, AttributeError):
         raise ConfigError(f"Secret {USER_DATA}: its userData is no pointer to a machine-config server") from None
 
@@ -162,15 +177,14 @@ def _time_sources(api: Api) -> tuple[str, ...]:
     name = ((pool.get("spec") or {}).get("configuration") or {}).get("name")
     rendered = (api.get(MACHINE_CONFIG, Key("", str(name))) if name else None) or {}
     files = ((((rendered.get("spec") or {}).get("config") or {}).get("storage") or {}).get("files")) or []
-    texts = [_content(str(file["contents"]["source"])) for file in files if file.get("path") == "/etc/chrony.conf"]
+    texts = [_content(file.get("contents") or {}) for file in files if file.get("path") == "/etc/chrony.conf"]
     words = [line.split() for text in texts for line in text.splitlines()]
     return tuple(line[1] for line in words if len(line) > 1 and line[0] in ("server", "pool"))
 
 
-def _content(url: str) -> str:
-    head, _, data = url.partition(",")
-    content = unquote_to_bytes(data)
-    return (base64.b64decode(content) if head.endswith(";base64") else content).decode()
+def _content(resource: Json) -> str:
+    """Return what a resource of an Ignition config holds; nothing of one that is elsewhere. Raises ValueError."""
+    return (rules.content(resource) or b"").decode()
 
 
 def _members(api: Api, install: InstallConfig) -> dict[str, Member]:

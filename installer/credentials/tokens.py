@@ -43,8 +43,10 @@ def _token(claims: dict[str, str | int], key: ec.EllipticCurvePrivateKey) -> str
     return f"{signed}.{_part(b''.join(number.to_bytes(32) for number in numbers))}"
 
 
-def check(tokens: Tokens) -> None:
-    """Raise ValueError, one line, unless each token is of its scheme and signed by the public key's owner."""
+def check(tokens: Tokens, expiry: datetime | None = None) -> None:
+    """Raise ValueError, one line, unless each token is of its scheme, expires then, and is signed by the public key's
+    owner."""
+    limit = _limit(expiry)
     try:
         key = serialization.load_pem_public_key(tokens.public_key_pem.encode())
         if not isinstance(key, ec.EllipticCurvePublicKey):
@@ -59,7 +61,7 @@ def check(tokens: Tokens) -> None:
             numbers = encode_dss_signature(int.from_bytes(raw[:32]), int.from_bytes(raw[32:]))
             key.verify(numbers, signed.encode(), ec.ECDSA(hashes.SHA256()))
             claims = json.loads(_bytes(signed.rpartition(".")[2]))
-            if claims != {"auth_scheme": scheme}:
+            if claims != {"auth_scheme": scheme, **limit}:
                 raise ValueError
         except (ValueError, InvalidSignature, RecursionError):
             raise ValueError(f"{name}AuthToken is none that PublicKey has signed for {scheme}") from None
@@ -69,9 +71,12 @@ def make_tokens(expiry: datetime | None = None) -> Tokens:
     """Make a key pair and its three tokens. Those for an installation have no expiry: its image may lie for long before
     it boots."""
     key = ec_key()
-    limit: dict[str, str | int] = {} if expiry is None else {"exp": int(expiry.timestamp())}
-    agent, user, watcher = (_token({"auth_scheme": scheme, **limit}, key) for scheme in SCHEMES)
+    agent, user, watcher = (_token({"auth_scheme": scheme, **_limit(expiry)}, key) for scheme in SCHEMES)
     return Tokens(public_pem(key), agent, user, watcher)
+
+
+def _limit(expiry: datetime | None) -> dict[str, str | int]:
+    return {} if expiry is None else {"exp": int(expiry.timestamp())}
 
 
 def expiry_of(token: str) -> datetime | None:

@@ -68,7 +68,7 @@ class Kube:
             try:
                 load(read_input(self._path))  # the client reads it again, but without limits
                 config.load_kube_config(config_file=str(self._path), client_configuration=configuration)
-            except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+            except (config.ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 # A file that anybody may have edited: the client looks into it as if it had the right shape.
                 raise StateError(f"cannot use {self._path}: {error}") from error
             # The caller's loop tries again; the client's own retries would only make each evaluation longer.

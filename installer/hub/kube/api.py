@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from installer.common.formats.yamltext import load
+from installer.common.inputs import read_input
 from installer.errors import ConfigError, InstallerError
 from installer.hub.kube.kinds import Json, Key, Kind, key_of
 
@@ -88,6 +90,9 @@ class Api:
         configuration.retries = False  # each caller has its own way of waiting
         configuration.connection_pool_maxsize = _CONNECTIONS
         configuration.keep_alive = True  # a server's host may go without a word
+        if not all(f"{text}".isascii() and f"{text}".isprintable() for text in configuration.api_key.values()):
+            # Its error would be the HTTP client's, which quotes it.
+            raise ConfigError("its token is none that a request can carry")
         self._client = client.ApiClient(configuration)
         self._client.user_agent = agent  # whose changes they are, in managedFields and audit logs
         self._host = str(configuration.host)
@@ -111,11 +116,12 @@ class Api:
             if kubeconfig is None:
                 config.load_incluster_config(client_configuration=configuration)
             else:
+                load(read_input(kubeconfig))  # the client reads it again, but without limits
                 config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+            return cls(configuration, **options)
+        except (config.ConfigException, ConfigError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             source = f"kubeconfig {kubeconfig}" if kubeconfig else "a pod's service account (no --kubeconfig)"
             raise ConfigError(f"cannot use {source}: {error}") from error
-        return cls(configuration, **options)
 
     def __repr__(self) -> str:
         return f"Api({self._host})"

@@ -1,6 +1,7 @@
 """`agent add-nodes create` end to end: a cluster's API, a real registry, real images."""
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -188,6 +189,9 @@ def test_tokens_are_in_the_cluster_and_last_as_long_as_they_are_good_for_a_day(c
         ({}, ["-m", MAC, "--root-device-hint", "size:3"], 'unknown field "size"'),
         ({}, ["-o", "../x.iso"], "--output-name ../x.iso: must be the name"),
         ({}, ["-o", "kubeconfig"], "--output-name kubeconfig: is there already"),
+        ({}, ["-o", "report.json", "--report"], "--output-name report.json: is the name of another file"),
+        ({}, ["-o", "a" * 300], "File name too long"),
+        ({}, ["-m", MAC, "--root-device-hint", "rotational:["], "'rotational:[': did not find expected"),
     ],
 )
 def test_what_cannot_be_is_told_and_changes_nothing(cluster, config, words, says, capsys):
@@ -200,6 +204,13 @@ def test_what_cannot_be_is_told_and_changes_nothing(cluster, config, words, says
     assert not [path for method, path in cluster.server.requests if method != "GET"]
 
 
+def test_a_network_that_is_wrong_is_refused_before_anything_is_fetched(cluster, capsys, monkeypatch):
+    monkeypatch.setattr("installer.addnodes.create.resolve_payload", lambda *_, **__: pytest.fail("fetched"))
+    cluster.describe(hosts=[{**HOST, "networkConfig": {"interfaces": "x"}}])
+    assert cluster.create() == 1
+    assert "staticNetwork configuration is not valid" in capsys.readouterr().err
+
+
 def test_several_problems_are_told_at_once_and_in_the_report(cluster, capsys):
     host = {"hostname": "MASTER-0", "interfaces": [{"macAddress": "52:54:00:6e:30:00"}]}
     cluster.describe(hosts=[{**host, "networkConfig": None}, {**HOST, "networkConfig": NETWORK}])
@@ -210,6 +221,59 @@ def test_several_problems_are_told_at_once_and_in_the_report(cluster, capsys):
     result = json.loads((cluster.directory / "report.json").read_text())["result"]
     assert result["exit_code"] == 1
     assert result["error_message"] in error.replace('\\"', '"')
+
+
+def test_an_image_whose_tokens_the_cluster_does_not_take_is_not_there(cluster, monkeypatch, capsys):
+    monkeypatch.setattr(access, "usable", lambda _, now: (access.make(now), None))
+    cluster.server.store.create(SECRET, access.KEY, SECRET.new(access.KEY, data={}))  # another was first
+    assert cluster.create() == 1
+    assert "already exists" in capsys.readouterr().err
+    assert cluster.files() <= {".openshift_install.log", "report.json"}
+
+
+def test_tokens_of_two_times_are_made_anew():
+    first, second = (access.make(datetime.now(UTC)).data() for _ in range(2))
+    assert access.read({"data": first})
+    for name in first:
+        assert access.read({"data": first | {name: second[name]}}) is None, name
+
+
+@pytest.mark.parametrize(
+    ("source", "ca"),
+    [("file:///etc/worker", ""), (URL.replace("worker", "infra"), ""), ("https://u:p@x/config/worker", ""), (URL, "x")],
+)
+def test_a_pointer_that_leads_to_no_worker_config_is_refused(cluster, source, ca, capsys):
+    authorities = [{"source": f"data:,{ca}"}]
+    config = {"merge": [{"source": source}]}
+    pointer = {"ignition": {"config": config, "security": {"tls": {"certificateAuthorities": authorities}}}}
+    secret = cluster.server.store.get(SECRET, USER_DATA)
+    cluster.server.store.replace(SECRET, USER_DATA, {**secret, "data": {"userData": b64(json.dumps(pointer))}}, "")
+    assert cluster.create() == 1
+    assert "its userData is no pointer to a machine-config server" in capsys.readouterr().err
+
+
+def test_time_sources_are_unpacked_and_what_cannot_be_read_is_named_without_its_content(cluster, capsys):
+    def replaced(kind, key, **members):
+        cluster.server.store.replace(kind, key, {**cluster.server.store.get(kind, key), **members}, "")
+
+    def chrony(**contents):
+        files = [{"path": "/etc/chrony.conf", "contents": contents}]
+        replaced(MACHINE_CONFIG, Key("", "rendered-worker-1"), spec={"config": {"storage": {"files": files}}})
+
+    packed = base64.b64encode(gzip.compress(b"server packed.example iburst")).decode()
+    chrony(compression="gzip", source=f"data:;base64,{packed}")
+    assert cluster.create() == 0
+    _, files = content(cluster.directory / "node.x86_64.iso")
+    assert files["/etc/chrony.conf"].startswith("server packed.example iburst\n")
+    chrony(source="data:;base64,a")
+    assert cluster.create() == 1
+    assert "an object of its cluster is not as OpenShift makes it" in capsys.readouterr().err
+    chrony(source="data:,")
+    replaced(SECRET, PULL_SECRET, data={".dockerconfigjson": base64.b64encode(b"s3cret\xff").decode()})
+    assert cluster.create() == 1
+    error = capsys.readouterr().err
+    assert "codec can't decode byte 0xff" in error.replace("\\", "")
+    assert "s3cret" not in error
 
 
 def test_a_cluster_that_is_another_or_lacks_something_is_named(cluster, capsys):

@@ -1,5 +1,6 @@
 """Hosts that are added, as `agent add-nodes monitor` sees them round by round."""
 
+import base64
 import json
 import logging
 from datetime import UTC, datetime, timedelta
@@ -8,12 +9,16 @@ from pathlib import Path
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from installer.addnodes import access, monitor
 from installer.addnodes.monitor import CLIENT, SERVING, Following, Seen, State, joining_of, problems_of
 from installer.errors import ConfigError, WaitError
-from installer.hub.kube.kinds import SECRET
-from installer.hub.spoke import CSR, NODE
+from installer.hub.kube.kinds import SECRET, Key
+from installer.hub.spoke import CSR, NODE, Joining
 from installer.testing.hub.apiserver import ApiServer, Store
 
 AT = "127.0.0.1"
@@ -87,8 +92,8 @@ def server(tmp_path: Path):
     running.close()
 
 
-def follow(tmp_path: Path, timeout: float = 0.3) -> None:
-    monitor.monitor(Following(tmp_path / "kubeconfig", (AT,), approve=False, timeout=timeout), tmp_path)
+def follow(tmp_path: Path, timeout: float = 0.3, *, approve: bool = False) -> None:
+    monitor.monitor(Following(tmp_path / "kubeconfig", (AT,), approve=approve, timeout=timeout), tmp_path)
 
 
 def test_a_cluster_without_an_image_or_with_expired_tokens_is_refused(server, tmp_path):
@@ -106,6 +111,44 @@ def test_a_ready_node_ends_it_and_time_does_with_what_was_last_seen(server, tmp_
     with pytest.raises(WaitError, match=rf"within 0.3 s: {AT}: Initial State"):
         follow(tmp_path)
     caplog.set_level(logging.INFO)
-    server.store.create(NODE, monitor.spoke.Key("", "worker-9"), node(True))
+    server.store.create(NODE, Key("", "worker-9"), node(True))
     follow(tmp_path, 30)
     assert f"Node {AT}: Node is Ready" in caplog.text
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_api_that_is_busy_for_a_moment_is_asked_again(server, tmp_path, monkeypatch, status):
+    tokens = access.make(datetime.now(UTC))
+    server.store.create(NODE, Key("", "worker-9"), node(True))
+    monkeypatch.setattr(access, "watching", lambda *_: server.refusals.append(status) or tokens)
+    follow(tmp_path, 30)
+
+
+def serving(name: str) -> dict:
+    """Return a node's request for a certificate to serve with."""
+    names = [(NameOID.ORGANIZATION_NAME, "system:nodes"), (NameOID.COMMON_NAME, f"system:node:{name}")]
+    builder = x509.CertificateSigningRequestBuilder(x509.Name([x509.NameAttribute(*item) for item in names]))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+    signed = builder.sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    text = base64.b64encode(signed.public_bytes(serialization.Encoding.PEM)).decode()
+    spec = {"signerName": SERVING, "username": f"system:node:{name}", "usages": ["server auth"], "request": text}
+    return CSR.new(Key("", f"csr-{name}"), spec=spec)
+
+
+def test_a_node_is_known_by_its_own_name_once_it_is_there():
+    host = monitor._Host(AT, access.make(datetime.now(UTC)))
+    host.joining = Joining("dhcp-9", frozenset([AT]))  # as DNS calls it
+    assert monitor._look(host, [node(False)], [serving("worker-9")], {})
+    assert host.state is State.SECOND_CSR
+
+
+@pytest.mark.parametrize("approve", [False, True])
+def test_only_the_hosts_requests_are_approved_and_only_if_that_is_asked_for(server, tmp_path, approve):
+    server.store.create(SECRET, access.KEY, SECRET.new(access.KEY, data=access.make(datetime.now(UTC)).data()))
+    server.store.create(NODE, Key("", "worker-9"), node(True))
+    for name in ("worker-9", "worker-8"):
+        request = serving(name)
+        server.store.create(CSR, Key("", request["metadata"]["name"]), request)
+    follow(tmp_path, 30, approve=approve)
+    approved = {key.name for key, request in server.store.objects[CSR].items() if request.get("status")}
+    assert approved == ({"csr-worker-9"} if approve else set())

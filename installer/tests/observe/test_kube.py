@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from installer.errors import StateError
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.service import Reach
@@ -28,6 +29,15 @@ class _Answers(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def test_a_kubeconfig_of_another_shape_is_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "kubeconfig").write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], users: [{name: u, user: {}}],"
+        " clusters: [{name: c, cluster: {server: 5}}]}"
+    )
+    with pytest.raises(StateError, match="cannot use"):
+        Kube(tmp_path / "kubeconfig", Reach()).check_alive()
 
 
 @pytest.fixture

@@ -232,6 +232,8 @@ def ignition_url(value: str) -> str | None:
 def ignition_endpoint(endpoint: Mapping[str, Any]) -> dict[str, str]:
     """Return the members of an ignition-endpoint that are set. Raises BadRequest with all problems."""
     found: dict[str, str] = {key: text for key, text in endpoint.items() if text}
+    if ca := found.get("ca_certificate"):
+        found["ca_certificate"] = "".join(ca.split())  # base64 prints lines
     problems = []
     if (url := found.get("url")) and (problem := ignition_url(url)):
         problems.append(f"ignition_endpoint.url: {problem}")

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from installer.errors import ConfigError
 from installer.hub.kube.api import Api, Conflict, Gone, Invalid, KubeError, NotFound, Unauthorized, Unreachable
 from installer.hub.kube.kinds import AGENT, CLUSTER_IMAGE_SET, INFRA_ENV, SECRET, Key, frozen
 from installer.testing.hub.apiserver import ApiServer, api_server
@@ -125,6 +126,23 @@ def test_a_kubeconfig_s_token_is_sent_and_never_shown(server, tmp_path, caplog):
             api.patch(INFRA_ENV, KEY, {})
     assert server.tokens[-1] == "Bearer s3cret"
     assert "s3cret" not in caplog.text + repr(api)
+
+
+@pytest.mark.parametrize(
+    ("server_url", "token"),
+    [("http://x", '"s3cret\\n"'), ("http://x", "s3cret€"), ("5", "a"), ("http://x", "[b"), ("http://x", "a\0")],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_refused_in_one_line(server_url, token, tmp_path):
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        f"clusters: [{{name: a, cluster: {{server: {server_url}}}}}]\nusers: [{{name: a, user: {{token: {token}}}}}]\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\ncurrent-context: a\n"
+    )
+    with pytest.raises(ConfigError) as refused:
+        Api.connect(kubeconfig).list(INFRA_ENV)
+    assert str(refused.value).startswith(f"cannot use kubeconfig {kubeconfig}: ")
+    assert "\n" not in str(refused.value)
+    assert "s3cret" not in str(refused.value)
 
 
 def test_what_threads_share_cannot_be_changed():

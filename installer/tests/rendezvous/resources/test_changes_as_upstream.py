@@ -11,6 +11,7 @@ import pytest
 
 from installer.assisted.enums import StepType
 from installer.assisted.errors import BadRequest, Conflict, NotFound, ServiceError
+from installer.common.certificates import authority
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.store.model import Cluster
@@ -378,6 +379,12 @@ def test_overrides_that_upstream_decodes_are_kept(fleet: Fleet, text: str) -> No
 def test_endpoints_of_ignition_that_no_host_can_use_are_refused(fleet: Fleet, endpoint: Any, words: str) -> None:
     with pytest.raises(BadRequest, match=words):
         change(fleet, ignition_endpoint=endpoint)
+
+
+def test_a_ca_in_lines_of_base64_is_taken(fleet: Fleet) -> None:
+    pem = authority("x").certificate.encode()
+    endpoint = change(fleet, ignition_endpoint={"ca_certificate": base64.encodebytes(pem).decode()}).ignition_endpoint
+    assert endpoint == {"ca_certificate": base64.b64encode(pem).decode()}
 
 
 @pytest.mark.parametrize(
