@@ -122,12 +122,14 @@ other=$(refused cluster-restore.sh /home/other)
 truncate --size=-4096 /home/backup/snapshot*.db
 damaged=$(refused cluster-restore.sh /home/backup)
 # A directory in the snapshot's place: it cannot be saved.
-printf '#!/bin/sh\\necho now\\n' >/usr/local/bin/date; chmod +x /usr/local/bin/date; mkdir -p /home/partial/snapshot_now.db
+printf '#!/bin/sh\\necho now\\n' >/usr/local/bin/date; chmod +x /usr/local/bin/date
+mkdir -p /home/partial/snapshot_now.db
 refused cluster-backup.sh /home/partial >/dev/null
 file=$(refused cluster-backup.sh /home/out)
 jq -cn --arg nothing "$nothing" --arg damaged "$damaged" --arg file "$file" --arg a "$(e get a --print-value-only)" \
     --arg same "$([[ $started == "$(pgrep -x etcd)" ]] && echo yes)" --arg left "$(ls -d /var/lib/etcd-restore* 2>&1)" \
-    --arg other "$other" --arg partial "$(ls /home/partial)" '{$nothing, $damaged, $file, $a, $same, $left, $other, $partial}'
+    --arg other "$other" --arg partial "$(ls /home/partial)" \
+    '{$nothing, $damaged, $file, $a, $same, $left, $other, $partial}'
 """)
     assert (seen["a"], seen["same"]) == ("2", "yes")
     assert "does not exist" in str(seen["nothing"])
