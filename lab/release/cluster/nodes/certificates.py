@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from installer.common import certificates
@@ -23,7 +23,9 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CERTIFICATE_KIND, config_map, read_config
 from lab.release.cluster.network import kubeletca
 from lab.release.cluster.nodes.probes.view import addresses
+from lab.release.cluster.nodes.revisions import OPERATOR
 from lab.release.cluster.pki import rotation, store
+from lab.release.cluster.pki.store import Kept
 from lab.release.cluster.pods import assets
 from lab.release.cluster.pods.assets import Cluster
 from lab.release.cluster.pods.installerpod import (
@@ -80,7 +82,7 @@ class Rotation:
         place = ("v1", "ConfigMap", store.AUTHORITIES[1], store.AUTHORITIES[0])
         trusted = (self._kube.get(*place) or {}).get("data") or {}
         day = self.day()
-        plan = rotation.plan(tls.leaves(config), kept, trusted, now=now, day=day)
+        plan = rotation.plan(tls.leaves(config), kept, trusted, now=now, day=day, unread=self._unread(kept))
         # A signer that cannot be kept is not trusted either; what one signs is trusted from the start.
         for selection in (store.SIGNERS, store.TARGETS):
             for asset, changed in plan.changed.items():
@@ -107,6 +109,20 @@ class Rotation:
             if asset not in store.USERS and (namespace, name) not in there:
                 listed += filter(None, [self._kube.get("v1", "Secret", name, namespace)])
         return listed
+
+    def _unread(self, kept: Mapping[str, Kept]) -> set[str]:
+        """Return the signers whose successors a node does not trust yet: its revision of static pods, which read CAs
+        at their start alone, has the signer without its successor."""
+        obj = self._kube.get(OPERATOR, "Etcd", "cluster") or {}
+        numbers = {entry.get("currentRevision") for entry in (obj.get("status") or {}).get("nodeStatuses") or []}
+        stored = [self._kube.get("v1", "Secret", f"{CONTROL_PLANE}-{number}", NAMESPACE) for number in numbers]
+        texts = ["".join(files_of(revision).values()) for revision in stored if revision]
+        return {
+            asset
+            for asset, entry in kept.items()
+            if entry.next is not None
+            and any(entry.pair.certificate in text and entry.next.certificate not in text for text in texts)
+        }
 
     def _put(self, obj: Object, asset: str = "", reason: str = "") -> None:
         """Write a Secret if it differs; of a certificate, say why."""

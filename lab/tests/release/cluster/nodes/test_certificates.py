@@ -13,6 +13,7 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CERTIFICATE_KIND, NOT_AFTER, config_map
 from lab.release.cluster.nodes import scaling
 from lab.release.cluster.nodes.certificates import DAY_CONFIG, RETRY_SECONDS, Rotation
+from lab.release.cluster.nodes.revisions import OPERATOR
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets
 from lab.release.cluster.pods.installerpod import CONTROL_PLANE, NAMESPACE, PERSONAL, files_of, resource_secret
@@ -137,6 +138,22 @@ def test_a_successor_of_etcds_signer_is_trusted_at_once_and_members_keep_their_c
     assert files(api)["etcd-certs/ca.crt"].startswith(before["etcd-certs/ca.crt"])
     assert files(api)["etcd-certs/ca.crt"].count("BEGIN") == 2
     assert files(api, PERSONAL + "m0") == own
+
+
+def test_a_successor_signs_only_when_all_nodes_run_a_revision_that_trusts_it(api):
+    del api.get("v1", "Secret", "etcd-signer", NAMESPACE)["metadata"]["annotations"][NOT_AFTER]
+    api.create(resource_secret(f"{CONTROL_PLANE}-1", files(api)))
+    step(api)
+    api.create(resource_secret(f"{CONTROL_PLANE}-2", files(api)))
+    follower = store.from_secrets(api.list("v1", "Secret"))["etcd-signer"].next
+    assert follower is not None
+    etcd = {"apiVersion": OPERATOR, "kind": "Etcd", "metadata": {"name": "cluster"}}
+    for revisions, signs in (((1, 2), False), ((2, 2), True)):
+        statuses = [{"nodeName": f"m{at}", "currentRevision": number} for at, number in enumerate(revisions)]
+        api.replace(etcd | {"status": {"nodeStatuses": statuses}})
+        Rotation(api, "r", IMAGES).step(dt.datetime.now(dt.UTC) + 3 * certificates.DAY)
+        own = files(api, PERSONAL + "m0")["etcd-certs/server.crt"]
+        assert certificates.signed_by(own, follower.certificate) == signs
 
 
 def test_a_member_without_a_certificate_of_its_signer_gets_one(api):
