@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import hashlib
 import json
 import logging
 import re
 import secrets
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -32,17 +35,21 @@ from installer.observe.service import Reach
 log = logging.getLogger("installer.gather")
 
 Json = dict[str, Any]
-#: As `oc adm must-gather` ends by itself, in seconds; of one request; and bytes: of all files, of a log, of an answer.
+#: As `oc adm must-gather` ends by itself, in seconds; of one request; and bytes: of all files, of a log, of an answer,
+#: of all answers that make a list.
 SECONDS = 600.0
 REQUEST_SECONDS = 30.0
 LARGEST = 1 << 30
 LARGEST_LOG = 16 << 20
 LARGEST_ANSWER = 64 << 20
+LARGEST_LIST = 256 << 20
 LOG_LINES = 100_000
 PAGE = 500
 NAMESPACES = re.compile(r"default|kube-[a-z0-9-]+|openshift(-[a-z0-9-]+)?|assisted-installer")
 #: What would be a file's name; RBAC's objects have colons in theirs.
-NAME = re.compile(r"(?!\.{1,2}\Z)[\w.:@-]{1,253}")
+NAME = re.compile(r"(?!\.{1,2}\Z)[\w.:@-]{1,253}", re.ASCII)
+#: The longest name that leaves room for `.yaml` within a file system's 255 bytes.
+LONGEST_NAME = 250
 #: The same objects under another name, what is no object of its own, or made up at each look.
 LEFT_OUT = {("extensions", "ingresses"), ("events.k8s.io", "events"), ("core", "componentstatuses")}
 GROUPS_LEFT_OUT = {"metrics.k8s.io"}
@@ -79,26 +86,36 @@ def kinds(group: str, listed: Json) -> list[Kind]:
     """Return what a group's discovery document says can be listed."""
     version = str(listed.get("groupVersion", "")).rpartition("/")[2]
     return [
-        Kind(group, version, str(entry["name"]), str(entry["kind"]), bool(entry.get("namespaced")))
-        for entry in listed.get("resources") or ()
-        if "list" in (entry.get("verbs") or ()) and (group, entry["name"]) not in LEFT_OUT
+        Kind(group, version, str(entry.get("name")), str(entry.get("kind")), bool(entry.get("namespaced")))
+        for entry in map(_mapping, listed.get("resources") or ())
+        if "list" in (entry.get("verbs") or ()) and (group, entry.get("name")) not in LEFT_OUT
     ]
+
+
+def file_name(name: str) -> str:
+    """Return an object's name as that of a file; one that is too long is cut, and stays unlike others."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 17]}-{digest}"
 
 
 def without_data(secret: Json) -> Json:
     """Return a Secret with the size of each value in its place, and without annotations, which may repeat them."""
     meta = {key: value for key, value in (secret.get("metadata") or {}).items() if key != "annotations"}
-    sizes = {key: f"{len(_decoded(value))} bytes long" for key, value in (secret.get("data") or {}).items()}
+    sizes = {key: f"{len(_decoded(value))} bytes long" for key, value in _mapping(secret.get("data")).items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "type": secret.get("type"), "data": sizes}
 
 
 def secret_values(items: Sequence[Json]) -> Iterator[str]:
     """Yield what must not be found anywhere else: values of Secrets that are texts, certificates aside."""
     for item in items:
-        for key, value in (item.get("data") or {}).items():
-            text = _decoded(value).decode(errors="replace")
+        for key, value in _mapping(item.get("data")).items():
+            text = _decoded(value).decode(errors="replace").strip()
             if key != "namespace" and "-----BEGIN CERTIFICATE-----" not in text[:80]:
                 yield text
+
+
+def _mapping(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
 
 
 def _decoded(value: Any) -> bytes:
@@ -131,7 +148,7 @@ class MustGather:
     def __init__(self, kube: Kube, folder: Path, redactor: Redactor, *, seconds: float = SECONDS) -> None:
         self._kube, self._folder, self._redactor = kube, folder, redactor
         self._seconds, self._end = seconds, time.monotonic() + seconds
-        self._bytes = 0
+        self._bytes = self._received = 0
         self._silent: set[str] = set()
         self.notes: list[str] = []
         self.files = 0
@@ -154,7 +171,9 @@ class MustGather:
         left = self._end - time.monotonic()
         if left <= 0:
             raise LimitReached(f"not done within {self._seconds:.0f} s: the rest is left out")
-        return self._kube.read(path, query, seconds=min(REQUEST_SECONDS, left), most=most)
+        data = self._kube.read(path, query, seconds=min(REQUEST_SECONDS, left), most=most)
+        self._received += len(data)
+        return data
 
     def _json(self, path: str, query: Sequence[tuple[str, str]] = ()) -> Json:
         try:
@@ -168,6 +187,16 @@ class MustGather:
     def _yaml(self, name: str, document: Json) -> None:
         self.write(name, yamltext.dump(document).encode())
 
+    @contextlib.contextmanager
+    def _noting(self, subject: str) -> Iterator[None]:
+        """Note that a subject could not be had, or is not as the API describes it, and go on after the block."""
+        try:
+            yield
+        except KubeError as error:
+            self.note(f"{subject}: {error}", bad=True)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+            self.note(f"{subject}: an answer of another shape than the API's ({type(error).__name__})", bad=True)
+
     def everything(self) -> None:
         """Gather all there is. Raises LimitReached, and KubeError where nothing could be had."""
         found = self._discover()
@@ -177,44 +206,41 @@ class MustGather:
         nodes: list[Json] = []
         pods: list[Json] = []
         for kind in found:
-            try:
+            with self._noting(f"{kind.resource}.{kind.group}"):
                 items = list(self._items(kind))
-            except KubeError as error:
-                self.note(f"{kind.resource}.{kind.group}: {error}", bad=True)
-                continue
-            if (kind.group, kind.resource) == ("core", "nodes"):
-                nodes = items
-            elif (kind.group, kind.resource) == ("core", "pods"):
-                pods = items
-            self._objects(kind, items)
+                if (kind.group, kind.resource) == ("core", "nodes"):
+                    nodes = items
+                elif (kind.group, kind.resource) == ("core", "pods"):
+                    pods = items
+                self._objects(kind, items)
         self.note(f"{self.files} files of objects")
-        self._silent = {str(node["metadata"]["name"]) for node in nodes if not is_ready(node)}
         for node in nodes:
-            self._node(str(node["metadata"]["name"]))
+            name = str(node["metadata"]["name"])
+            with self._noting(f"node {name}"):
+                if not is_ready(node):
+                    self._silent.add(name)
+                self._node(name)
         for namespace in sorted({str(pod["metadata"]["namespace"]) for pod in pods}):
             of_namespace = [pod for pod in pods if pod["metadata"]["namespace"] == namespace]
             self.note(f"Gathering data for ns/{namespace}: {len(of_namespace)} pods")
             for pod in of_namespace:
-                self._pod(namespace, pod)
+                with self._noting(f"pod {namespace}/{pod['metadata']['name']}"):
+                    self._pod(namespace, pod)
 
     def _discover(self) -> list[Kind]:
         found = kinds("core", self._json("/api/v1"))
         for group in self._json("/apis").get("groups") or ():
-            name, version = str(group["name"]), str(group["preferredVersion"]["groupVersion"])
-            if name in GROUPS_LEFT_OUT:
-                continue
-            try:
-                found += kinds(name, self._json(f"/apis/{version}"))
-            except KubeError as error:
-                self.note(f"{name}: {error}", bad=True)
+            with self._noting("a group of the API"):
+                name, version = str(group["name"]), str(group["preferredVersion"]["groupVersion"])
+                if name not in GROUPS_LEFT_OUT:
+                    with self._noting(name):
+                        found += kinds(name, self._json(f"/apis/{version}"))
         return [kind for kind in found if NAME.fullmatch(kind.resource) and NAME.fullmatch(kind.group)]
 
     def _learn(self, kind: Kind) -> None:
-        try:
+        values: list[str] = []
+        with self._noting("secrets"):
             values = list(secret_values(list(self._items(kind))))
-        except KubeError as error:
-            self.note(f"secrets: {error}", bad=True)
-            return
         # Documents hold secrets, and much that is none.
         documents = [text for text in values if "\n" in text or text.startswith("{")]
         self._redactor.know(text for text in set(values) - set(documents) if distinctive(text))
@@ -223,18 +249,20 @@ class MustGather:
 
     def _items(self, kind: Kind) -> Iterator[Json]:
         """Yield the objects of a kind that are gathered, with their kind, which lists leave out."""
-        going_on = ""
+        going_on, before = "", self._received
         while True:
             query = [("limit", str(PAGE)), *([("continue", going_on)] if going_on else [])]
             listed = self._json(kind.path, query)
+            if self._received - before > LARGEST_LIST:
+                raise KubeError(f"GET {kind.path}: more than {LARGEST_LIST >> 20} MiB")
             for item in listed.get("items") or ():
-                meta = item.get("metadata") or {}
+                meta = _mapping(_mapping(item).get("metadata"))
                 namespace = str(meta.get("namespace") or "")
                 if not NAME.fullmatch(str(meta.get("name", ""))) or (kind.namespaced and not _wanted(namespace)):
                     continue
                 meta.pop("managedFields", None)
                 yield {"apiVersion": kind.api_version, "kind": kind.kind, **item}
-            going_on = str((listed.get("metadata") or {}).get("continue") or "")
+            going_on = str(_mapping(listed.get("metadata")).get("continue") or "")
             if not going_on:
                 return
 
@@ -249,7 +277,7 @@ class MustGather:
             if kind.namespaced:
                 lists[str(item["metadata"]["namespace"])].append(clean)
             elif kind.resource != "namespaces":
-                self._yaml(f"cluster-scoped-resources/{kind.group}/{kind.resource}/{name}.yaml", clean)
+                self._yaml(f"cluster-scoped-resources/{kind.group}/{kind.resource}/{file_name(name)}.yaml", clean)
             elif _wanted(name):
                 self._yaml(f"namespaces/{name}/{name}.yaml", clean)
         for namespace, content in lists.items():
@@ -274,8 +302,8 @@ class MustGather:
 
     def _pod(self, namespace: str, pod: Json) -> None:
         name, node = str(pod["metadata"]["name"]), str((pod.get("spec") or {}).get("nodeName") or "")
-        folder = f"namespaces/{namespace}/pods/{name}"
-        self._yaml(f"{folder}/{name}.yaml", self._redactor.value(pod))
+        folder = f"namespaces/{namespace}/pods/{file_name(name)}"
+        self._yaml(f"{folder}/{file_name(name)}.yaml", self._redactor.value(pod))
         for container, previous in pod_logs(pod):
             if node in self._silent or not NAME.fullmatch(container):
                 continue
@@ -318,7 +346,7 @@ def run(kubeconfig: Path, destination: Path | None = None, *, seconds: float = S
 
     Raises InstallerError when the cluster does not answer or nothing can be written; then nothing is left.
     """
-    target = destination or Path(f"must-gather.local.{secrets.randbelow(10**16)}")
+    target = (destination or Path(f"must-gather.local.{secrets.randbelow(10**16)}")).resolve()
     refuse(kubeconfig, target)
     redactor = Redactor()
     redactor.learn(kubeconfig.read_text(errors="replace"))
@@ -339,7 +367,11 @@ def run(kubeconfig: Path, destination: Path | None = None, *, seconds: float = S
             write_private(folder / "timestamp", f"{started}\n{ended}\n")
             write_private(folder / "version", "node0/gather\n")
             write_private(folder / "must-gather.logs", "".join(f"{line}\n" for line in gathering.notes))
-            folder.rename(target)
+            if target.exists():
+                for entry in list(folder.iterdir()):
+                    shutil.move(entry, target)
+            else:
+                folder.rename(target)
     except OSError as error:
         raise InstallerError(f"{target}: cannot be written: {error.strerror or error}") from error
     finally:

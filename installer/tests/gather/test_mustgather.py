@@ -155,6 +155,45 @@ def test_a_limit_ends_it_and_keeps_the_rest(
     assert "not done within 0 s" in files["must-gather.logs"]
 
 
+def test_what_is_malformed_is_noted_and_the_rest_is_gathered(api: dict[str, Any], tmp_path: Path) -> None:
+    longest, ended_line = "r" * 253, f"{OTHER}-2"
+    secret = obj("line", "openshift-etcd", data={"pass": base64.b64encode(f"{ended_line}\n".encode()).decode()})
+    api["/api/v1/secrets"]["items"] += [obj("list", "openshift-etcd", data=["x"]), "no object", secret]
+    api["/api/v1/pods"]["items"] += [obj("odd", "openshift-etcd", spec="x")]
+    api["/api/v1/nodes"]["items"] += [obj("odd", status={"conditions": ["x"]})]
+    nested: dict[str, Any] = {}
+    for _ in range(450):
+        nested = {"a": nested}
+    api["/api/v1/configmaps"]["items"] += [obj("deep", "openshift-etcd", data=nested)]
+    api["/apis"]["groups"] += [{"name": "without.version"}, "no group"]
+    api["/api/v1"]["resources"] += ["no resource"]
+    api["/apis/config.openshift.io/v1/infrastructures"]["items"] += [obj(longest)]
+    api["/api/v1/namespaces/openshift-etcd/pods/etcd-up/log"] += f"then {ended_line}\n"
+    code, files = gathered(tmp_path)
+    assert code == 0
+    for subject in ("configmaps.core", "node odd", "pod openshift-etcd/odd", "a group of the API"):
+        assert f" {subject}: an answer of another shape" in files["must-gather.logs"]
+    assert [name for name in files if name.startswith("cluster-scoped") and "/rrr" in name]
+    assert "namespaces/openshift-etcd/pods/etcd-up/main/main/logs/current.log" in files
+    assert ended_line not in "\n".join(files.values())
+
+
+def test_an_endless_list_is_given_up(api: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mustgather, "LARGEST_LIST", 10_000)
+    api["/api/v1/configmaps"]["metadata"] = {"continue": "again"}
+    code, files = gathered(tmp_path)
+    assert code == 0
+    assert "configmaps.core: GET /api/v1/configmaps: more than" in files["must-gather.logs"]
+
+
+def test_an_empty_directory_is_filled_through_a_link_too(api: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "out").symlink_to("real")
+    _, files = gathered(tmp_path)
+    assert files
+    assert {path.name for path in tmp_path.iterdir()} == {"kubeconfig", "out", "real"}
+
+
 def test_nothing_is_made_where_nothing_can_be_gathered(api: dict[str, Any], tmp_path: Path) -> None:
     del api["/version/"]
     with pytest.raises(InstallerError, match="kube API: 404"):

@@ -13,10 +13,13 @@ BACKUP_DIR=$1
 DATESTRING=$(date "+%F_%H%M%S")
 BACKUP_TAR_FILE=$BACKUP_DIR/static_kuberesources_$DATESTRING.tar.gz
 SNAPSHOT_FILE=$BACKUP_DIR/snapshot_$DATESTRING.db
-trap 'rm -f "$BACKUP_TAR_FILE" "$SNAPSHOT_FILE" "$SNAPSHOT_FILE.part"' ERR
+# A trap of ERR would not see what fails within a function.
+trap 'rm -f "$BACKUP_TAR_FILE" "$SNAPSHOT_FILE" "$SNAPSHOT_FILE.part"' EXIT
 mkdir -p "$BACKUP_DIR"
 dl_etcdctl
+member_etcdctl endpoint health || fail "etcd on this node does not answer"
 tar -C "$CONFIG_FILE_DIR" --exclude=static-pod-resources/bin -czpf "$BACKUP_TAR_FILE" static-pod-resources
 member_etcdctl snapshot save "$SNAPSHOT_FILE"
 etcdctl snapshot status "$SNAPSHOT_FILE" --write-out=json
+trap - EXIT
 echo "snapshot db and kube resources are successfully saved to $BACKUP_DIR"

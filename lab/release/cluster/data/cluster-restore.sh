@@ -1,6 +1,7 @@
 #!/bin/bash
 # Makes this node's etcd a cluster of one with the content of a backup (reference/backup.md §1): cluster-restore.sh DIR
-# Until the snapshot has been read whole, nothing of the node is changed.
+# Until both files have been read whole, nothing of the node is changed; its data stay in place until the restored ones
+# are ready.
 set -o errexit -o pipefail -o nounset
 umask 077
 [[ $EUID -eq 0 ]] || { echo "This script must be run as root" >&2; exit 1; }
@@ -20,10 +21,11 @@ BACKUP_FILE=$(newest "$1" 'static_kuberesources*.tar.gz')
 SNAPSHOT_FILE=$(newest "$1" 'snapshot*.db')
 [[ -n $SNAPSHOT_FILE ]] || fail "etcd snapshot $1/snapshot*.db does not exist"
 [[ -n $BACKUP_FILE ]] || fail "static pod resources $1/static_kuberesources*.tar.gz do not exist"
-tar -tzf "$BACKUP_FILE" >/dev/null || fail "$BACKUP_FILE cannot be read"
 dl_etcdctl
 NEW=$(mktemp -d /var/lib/etcd-restore.XXXXXX)
-trap 'rm -rf "$NEW"' EXIT
+# A certificate of another node's, and its interface, are not this one's.
+tar -C "$NEW" --exclude='*/server.crt' --exclude='*/server.key' --exclude='*/keepalived' -xzpf "$BACKUP_FILE" \
+    static-pod-resources || fail "$BACKUP_FILE cannot be restored; nothing has been changed"
 PEER=$(etcd_flag initial-advertise-peer-urls)
 NAME=$(etcd_flag name)
 etcdctl snapshot restore "$SNAPSHOT_FILE" --name "$NAME" --initial-cluster "$NAME=$PEER" \
@@ -31,17 +33,17 @@ etcdctl snapshot restore "$SNAPSHOT_FILE" --name "$NAME" --initial-cluster "$NAM
     --initial-advertise-peer-urls "$PEER" --data-dir "$NEW/data" ||
     fail "$SNAPSHOT_FILE cannot be restored; nothing has been changed"
 stop_etcd
+# Without a member, a restore before this has ended after it had put it aside.
+LAST=$ETCD_DATA_DIR
+[[ -d $LAST/member ]] || LAST=$ETCD_DATA_DIR_BACKUP
+beyond "$NEW/data" "$(revision_of "$LAST/member/snap/db")"
 mkdir -p "$ETCD_DATA_DIR_BACKUP"
 if [[ -d $ETCD_DATA_DIR/member ]]; then
     echo "Moving etcd data-dir $ETCD_DATA_DIR/member to $ETCD_DATA_DIR_BACKUP"
     rm -rf "$ETCD_DATA_DIR_BACKUP/member"
     mv "$ETCD_DATA_DIR/member" "$ETCD_DATA_DIR_BACKUP/"
 fi
-# A certificate of another node's, and its interface, are not this one's.
-tar -C "$CONFIG_FILE_DIR" --exclude='*/server.crt' --exclude='*/server.key' --exclude='*/keepalived' -xzpf "$BACKUP_FILE" \
-    static-pod-resources
 mv "$NEW/data/member" "$ETCD_DATA_DIR/"
-rm -rf "$NEW"
-beyond "$(revision_of "$ETCD_DATA_DIR_BACKUP/member/snap/db")"
+cp -a --remove-destination "$NEW/static-pod-resources" "$CONFIG_FILE_DIR/"
 echo "starting etcd-pod.yaml"
 start_etcd

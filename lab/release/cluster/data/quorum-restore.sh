@@ -9,6 +9,6 @@ find_etcd_pod
 [[ -d $ETCD_DATA_DIR/member ]] || fail "$ETCD_DATA_DIR has no member of etcd"
 dl_etcdctl
 stop_etcd
-beyond "$(revision_of "$ETCD_DATA_DIR/member/snap/db")" --force-new-cluster
+beyond "$ETCD_DATA_DIR" "$(revision_of "$ETCD_DATA_DIR/member/snap/db")" --force-new-cluster
 echo "starting etcd-pod.yaml"
 start_etcd

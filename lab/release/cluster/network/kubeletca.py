@@ -9,6 +9,8 @@ import logging
 import threading
 from pathlib import Path
 
+from cryptography import x509
+
 from lab.release.cluster.kube.client import Kube
 
 log = logging.getLogger(__name__)
@@ -20,10 +22,12 @@ DIRECTORY, FILE = Path("/host/etc-kubernetes"), "kubelet-ca.crt"
 
 
 def write(text: str, directory: Path) -> bool:
-    """Write the file, at once, if it differs; return whether it did. Raises OSError."""
+    """Write the file, at once, if it differs; return whether it did. Raises OSError, and ValueError for what is no
+    certificates: with that a kubelet would not start any more."""
     target = directory / FILE
     if not text or (target.exists() and target.read_text() == text):
         return False
+    x509.load_pem_x509_certificates(text.encode())
     temporary = directory / f".{FILE}.new"
     temporary.write_text(text)
     temporary.rename(target)
@@ -38,5 +42,5 @@ def run(kube: Kube, stop: threading.Event, directory: Path = DIRECTORY) -> None:
             try:
                 if write((obj.get("data") or {}).get(KEY, ""), directory):
                     log.info("Wrote %s: the CAs of API servers' clients have changed", FILE)
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 log.error("%s: %s", FILE, error)

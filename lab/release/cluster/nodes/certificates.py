@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from installer.common import certificates
@@ -23,10 +23,19 @@ from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import CERTIFICATE_KIND, config_map, read_config
 from lab.release.cluster.network import kubeletca
 from lab.release.cluster.nodes.probes.view import addresses
+from lab.release.cluster.nodes.revisions import OPERATOR
 from lab.release.cluster.pki import rotation, store
+from lab.release.cluster.pki.store import Kept
 from lab.release.cluster.pods import assets
 from lab.release.cluster.pods.assets import Cluster
-from lab.release.cluster.pods.installerpod import CONTROL_PLANE, NAMESPACE, PERSONAL, files_of, resource_secret
+from lab.release.cluster.pods.installerpod import (
+    CONTROL_PLANE,
+    HOLDS_FILES,
+    NAMESPACE,
+    PERSONAL,
+    files_of,
+    resource_secret,
+)
 
 log = logging.getLogger(__name__)
 
@@ -67,18 +76,20 @@ class Rotation:
     def step(self, now: dt.datetime) -> float:
         """Renew what is due; return for how many seconds nothing else will be. Raises ClusterError."""
         config = read_config(self._kube)
-        listed = self._kube.list("v1", "Secret", labels=CERTIFICATE_KIND)
-        kept = store.from_secrets(listed)
+        kept = store.from_secrets(self._secrets())
         if config is None or any(asset not in kept for asset in store.FIXED):
             return RETRY_SECONDS  # the installer has not put everything in place
         place = ("v1", "ConfigMap", store.AUTHORITIES[1], store.AUTHORITIES[0])
         trusted = (self._kube.get(*place) or {}).get("data") or {}
         day = self.day()
-        plan = rotation.plan(tls.leaves(config), kept, trusted, now=now, day=day)
-        # First the CAs: what is signed by one is trusted from the start.
-        apply.apply(self._kube, store.authorities(plan.trusted))
-        for asset, changed in plan.changed.items():
-            self._put(store.to_secret(asset, changed), asset, plan.reasons[asset])
+        plan = rotation.plan(tls.leaves(config), kept, trusted, now=now, day=day, unread=self._unread(kept))
+        # A signer that cannot be kept is not trusted either; what one signs is trusted from the start.
+        for selection in (store.SIGNERS, store.TARGETS):
+            for asset, changed in plan.changed.items():
+                if asset in selection:
+                    self._put(store.to_secret(asset, changed), asset, plan.reasons[asset])
+            if selection is store.SIGNERS:
+                apply.apply(self._kube, store.authorities(plan.trusted))
         pairs = {asset: entry.pair for asset, entry in (kept | dict(plan.changed)).items()}
         cluster = Cluster(config, pairs, self._release_image, self._images, plan.trusted)
         self._put(resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)))
@@ -90,14 +101,37 @@ class Rotation:
             apply.apply(self._kube, config_map(namespace, name, {key: plan.trusted[signer]}))
         return max((min(plan.due, due) - now).total_seconds(), 0.0)
 
+    def _secrets(self) -> list[Object]:
+        """Return the Secrets of certificates, also of those whose label somebody has removed."""
+        listed = self._kube.list("v1", "Secret", labels=CERTIFICATE_KIND)
+        there = {(obj["metadata"]["namespace"], obj["metadata"]["name"]) for obj in listed}
+        for asset, (namespace, name) in (store.SIGNERS | store.TARGETS | store.FIXED).items():
+            if asset not in store.USERS and (namespace, name) not in there:
+                listed += filter(None, [self._kube.get("v1", "Secret", name, namespace)])
+        return listed
+
+    def _unread(self, kept: Mapping[str, Kept]) -> set[str]:
+        """Return the signers whose successors a node does not trust yet: its revision of static pods, which read CAs
+        at their start alone, has the signer without its successor."""
+        obj = self._kube.get(OPERATOR, "Etcd", "cluster") or {}
+        numbers = {entry.get("currentRevision") for entry in (obj.get("status") or {}).get("nodeStatuses") or []}
+        stored = [self._kube.get("v1", "Secret", f"{CONTROL_PLANE}-{number}", NAMESPACE) for number in numbers]
+        texts = ["".join(files_of(revision).values()) for revision in stored if revision]
+        return {
+            asset
+            for asset, entry in kept.items()
+            if entry.next is not None
+            and any(entry.pair.certificate in text and entry.next.certificate not in text for text in texts)
+        }
+
     def _put(self, obj: Object, asset: str = "", reason: str = "") -> None:
         """Write a Secret if it differs; of a certificate, say why."""
         meta = obj["metadata"]
         existing = self._kube.get("v1", "Secret", meta["name"], meta["namespace"])
         if existing is None:
             if self._kube.create(obj) is None:
-                return
-        elif asset and CERTIFICATE_KIND not in (existing["metadata"].get("labels") or {}):
+                raise ClusterError(f"Secret {meta['namespace']}/{meta['name']} was made by somebody else meanwhile")
+        elif asset in store.USERS and CERTIFICATE_KIND not in (existing["metadata"].get("labels") or {}):
             return  # somebody's own certificate in the place of ours
         elif existing.get("data") == obj["data"]:
             return
@@ -126,10 +160,10 @@ class Rotation:
                 continue  # it has none before it joins
             files = files_of(stored) if stored else {}
             old = files.get("etcd-certs/server.crt", "")
-            if old:
+            if certificates.signed_by(old, signer.certificate):
                 made, ends = certificates.validity(old)
                 moment = made + min(lifetime, ends - made) * rotation.PART
-                if moment > now and certificates.signed_by(old, signer.certificate):
+                if moment > now:
                     due = min(due, moment)
                     continue
             life = rotation.limited(lifetime, signer, now)
@@ -146,6 +180,7 @@ class Rotation:
         namespace, name = DAY_CONFIG
         for kind, selection in (
             ("Secret", {"labels": CERTIFICATE_KIND}),
+            ("Secret", {"namespace": NAMESPACE, "labels": HOLDS_FILES}),
             ("ConfigMap", {"namespace": namespace, "fields": f"metadata.name={name}"}),
         ):
             watch = partial(self._kube.watch, "v1", kind, stop, **selection)

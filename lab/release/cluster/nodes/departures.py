@@ -43,10 +43,11 @@ def left(members: Iterable[Member], nodes: Sequence[Object]) -> list[Member]:
 def refusal(leaver: Member, members: Iterable[Member], answering: Collection[str]) -> str:
     """Return the reason for which a member has to stay: without it, fewer than a majority of voters would answer.
     ``answering`` are members' ids; empty when it may go."""
-    if not leaver.votes:
+    if leaver.learner:
         return ""
-    rest = [m for m in members if m.votes and m.id != leaver.id]
-    silent = sorted(m.name for m in rest if m.id not in answering)
+    # One that has never been started counts for the majority as well.
+    rest = [m for m in members if not m.learner and m.id != leaver.id]
+    silent = sorted(m.name or m.id for m in rest if m.id not in answering)
     if len(rest) - len(silent) > len(rest) // 2:
         return ""
     why = f"unhealthy voting etcd members found: {', '.join(silent)}" if silent else "it is the last voting member"

@@ -65,6 +65,12 @@ def is_installer(pod: Object) -> bool:
     return bool(pod["metadata"]["namespace"] == NAMESPACE and pod["metadata"]["name"].startswith(INSTALLER))
 
 
+def is_revision(obj: Object) -> bool:
+    """Return whether a ConfigMap has what one of a revision has."""
+    data = obj.get("data") or {}
+    return data.keys() >= {"revision", "hash", "reason"} and str(data["revision"]).isdecimal()
+
+
 def is_busy(pod: Object) -> bool:
     """Return whether a pod is bringing a node its static pods."""
     return is_installer(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
@@ -179,7 +185,7 @@ class Revisions:
     def _renew(self, reason: str) -> None:
         """Make a new revision when what is wanted differs from the latest."""
         listed = self._kube.list("v1", "ConfigMap", NAMESPACE, "node0.example/revision")
-        statuses = sorted(listed, key=lambda obj: int(obj["data"]["revision"]))
+        statuses = sorted(filter(is_revision, listed), key=lambda obj: int(obj["data"]["revision"]))
         self._latest = statuses[-1] if statuses else None
         stored = self._kube.get("v1", "Secret", CONTROL_PLANE, NAMESPACE)
         if stored is None:
@@ -199,8 +205,10 @@ class Revisions:
         if self._kube.create(status) is not None:
             log.info("Revision %d of the static pods: %s", number, reason or "their content has changed")
         self._latest = status
+        at_work = {state.target for state in self._states.values()}
         for old in statuses[: max(len(statuses) + 1 - KEPT, 0)]:
-            self._forget(int(old["data"]["revision"]))
+            if (forgotten := int(old["data"]["revision"])) not in at_work:
+                self._forget(forgotten)
 
     def _forget(self, number: int) -> None:
         """Remove the objects of an old revision; installer pods stay as long as they are a node's only ones."""

@@ -8,7 +8,7 @@ a ``day`` that is shorter than one, all lives are shorter in proportion.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -78,8 +78,9 @@ def _half(pair: Pair, lifetime: dt.timedelta) -> dt.datetime:
 class _Round:
     """One look at all certificates."""
 
-    def __init__(self, kept: Mapping[str, Kept], now: dt.datetime, day: dt.timedelta) -> None:
+    def __init__(self, kept: Mapping[str, Kept], now: dt.datetime, day: dt.timedelta, unread: Collection[str]) -> None:
         self.kept = dict(kept)
+        self._unread = unread
         self.reasons: dict[str, str] = {}
         self.due = now + DAY
         self._now = now
@@ -109,9 +110,12 @@ class _Round:
         if old is None:
             self.change(asset, Kept(make()), "it is missing")
         elif not self.later(certificates.validity(old.pair.certificate)[1]):
-            self.change(asset, Kept(make()), "it has expired")
+            lasts = old.next is not None and certificates.validity(old.next.certificate)[1] > self._now
+            self.change(asset, Kept(old.next if old.next and lasts else make()), "it has expired")
         elif old.next is not None:
-            if not self.later(certificates.validity(old.next.certificate)[0] + self.settle):
+            if asset in self._unread:
+                self.later(self._now + self.settle)
+            elif not self.later(certificates.validity(old.next.certificate)[0] + self.settle):
                 self.change(asset, Kept(old.next), "its successor is trusted by now")
         elif old.asked or not self.later(_half(old.pair, lifetime)):
             reason = "somebody asks for it" if old.asked else "it is past its refresh time"
@@ -148,10 +152,11 @@ def plan(
     *,
     now: dt.datetime,
     day: dt.timedelta = DAY,
+    unread: Collection[str] = (),
 ) -> Plan:
-    """Return what is to be renewed now. ``leaves`` describe what is signed, by asset. Raises ConfigError where a signer
-    cannot be used."""
-    look = _Round(kept, now, day)
+    """Return what is to be renewed now. ``leaves`` describe what is signed, by asset; the successors of the signers
+    ``unread`` are not known to all that read CAs. Raises ConfigError where a signer cannot be used."""
+    look = _Round(kept, now, day, unread)
     for asset in SIGNERS:
         look.signer(asset, tls.SIGNERS[asset] * look.scale)
     for asset in TARGETS:

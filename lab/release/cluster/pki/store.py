@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from installer.common import certificates
 from installer.common.certificates import Pair
 from lab.release.cluster.kube import resources
 from lab.release.cluster.kube.client import Object
 from lab.release.cluster.kube.resources import NOT_AFTER, config_map, tls_secret
+
+log = logging.getLogger(__name__)
 
 APISERVER, CONTROLLERS = "openshift-kube-apiserver", "openshift-kube-controller-manager"
 OPERATOR = f"{APISERVER}-operator"
@@ -56,6 +60,8 @@ FIXED = {
     "control-plane-localhost-server": (CONTROLLERS, "localhost-serving-cert-certkey"),
     "service-account": (APISERVER, "service-account-signing-key"),
 }
+#: What users may replace by a Secret of their own, which has no label.
+USERS = {"router-certs"}
 #: The CAs that are trusted, by the asset of the newest: those that something still in force was signed with, too.
 AUTHORITIES = (OPERATOR, "certificate-authorities")
 
@@ -81,18 +87,35 @@ def to_secret(asset: str, kept: Kept) -> Object:
 
 
 def from_secrets(listed: Iterable[Object]) -> dict[str, Kept]:
-    """Return the certificates in Secrets, by asset; others are left out."""
+    """Return the certificates in Secrets, by asset; others are left out, and so are those that cannot be used."""
     assets = {place: asset for asset, place in (SIGNERS | TARGETS | FIXED).items()}
     found = {}
     for obj in listed:
         asset = assets.get((obj["metadata"]["namespace"], obj["metadata"]["name"]))
         if asset is None:
             continue
-        text = {key: base64.b64decode(value).decode() for key, value in (obj.get("data") or {}).items()}
-        follower = Pair(text["next.crt"], text["next.key"]) if "next.crt" in text else None
-        asked = asset not in FIXED and not (obj["metadata"].get("annotations") or {}).get(NOT_AFTER)
-        found[asset] = Kept(Pair(text.get("tls.crt", ""), text.get("tls.key", "")), follower, asked)
+        if (pair := _pair(obj, "tls", asset)) is not None:
+            follower = _pair(obj, "next", asset) if "next.crt" in obj["data"] else None
+            asked = asset not in FIXED and not (obj["metadata"].get("annotations") or {}).get(NOT_AFTER)
+            found[asset] = Kept(pair, follower, asked)
     return found
+
+
+def _pair(obj: Object, prefix: str, asset: str) -> Pair | None:
+    """Return a pair of a Secret, if it can be used."""
+    data = obj.get("data") or {}
+    parts = (base64.b64decode(data.get(f"{prefix}.{end}", "")) for end in ("crt", "key"))
+    pair = Pair(*(part.decode(errors="replace") for part in parts))
+    try:
+        if asset != "service-account":
+            certificates.check(pair)
+        elif not (pair.certificate and pair.key):  # two keys
+            raise ValueError("a key is missing")
+    except ValueError as error:
+        meta = obj["metadata"]
+        log.error("Secret %s/%s: %s.crt and %s.key: %s", meta["namespace"], meta["name"], prefix, prefix, error)
+        return None
+    return pair
 
 
 def authorities(trusted: Mapping[str, str]) -> Object:

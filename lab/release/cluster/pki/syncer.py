@@ -28,7 +28,7 @@ def write(files: Mapping[str, str], resources: Path) -> list[str]:
     changed = []
     for path in sorted(files, key=lambda path: (path.rpartition(".")[0], not path.endswith(".key"))):
         target = resources / path
-        if path in READ_AT_START or (target.exists() and target.read_text() == files[path]):
+        if path in READ_AT_START or (target.exists() and target.read_bytes() == files[path].encode()):
             continue
         temporary = target.with_name(f".{target.name}.new")
         write_private(temporary, files[path])

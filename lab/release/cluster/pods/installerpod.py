@@ -49,7 +49,7 @@ def files_of(stored: Object) -> dict[str, str]:
     """Return the files in such a Secret, by path."""
     notes, data = stored["metadata"].get("annotations") or {}, stored.get("data") or {}
     paths = {key.partition("/")[2]: path for key, path in notes.items() if key.startswith("node0.example/")}
-    return {path: base64.b64decode(data[key]).decode() for key, path in paths.items() if key in data}
+    return {path: base64.b64decode(data[key]).decode(errors="replace") for key, path in paths.items() if key in data}
 
 
 def content(pod: StaticPod, images: Images, files: Mapping[str, str], reason: str = "") -> str:
@@ -79,7 +79,7 @@ def pods_map_name(node: str, revision: int) -> str:
 def _items(source: Object) -> list[dict[str, str]]:
     notes = source["metadata"].get("annotations") or {}
     paths = {key.partition("/")[2]: path for key, path in notes.items() if key.startswith("node0.example/")}
-    return [{"key": key, "path": paths[key]} for key in sorted(source["data"])]
+    return [{"key": key, "path": paths[key]} for key in sorted(source.get("data") or {}) if key in paths]
 
 
 def installer_pod(

@@ -51,21 +51,27 @@ DIRECTORY = "control-plane-pod-"
 TERMINATION_LOG = Path("/dev/termination-log")
 
 
-def copy_files(source: Path, target: Path) -> int:
-    """Copy a projected volume's or a directory's files, 0600 in directories 0700; returns how many."""
-    count = 0
+def files_in(source: Path) -> dict[Path, Path]:
+    """Return a projected volume's or a directory's files, by their path within it."""
     data = source / "..data"  # where the kubelet keeps what the names beside it link to
     base = data.resolve() if data.exists() else source
-    for path in sorted(base.rglob("*")):
-        if not path.is_file():
-            continue
-        place = target / path.relative_to(base)
+    return {path.relative_to(base): path for path in sorted(base.rglob("*")) if path.is_file()}
+
+
+def _content(source: Path) -> dict[Path, bytes]:
+    return {name: path.read_bytes() for name, path in files_in(source).items()}
+
+
+def copy_files(source: Path, target: Path) -> int:
+    """Copy a projected volume's or a directory's files, 0600 in directories 0700; returns how many."""
+    found = files_in(source)
+    for name, path in found.items():
+        place = target / name
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         temporary = place.with_name(f".{place.name}.new")
         write_private(temporary, path.read_bytes())
         temporary.rename(place)
-        count += 1
-    return count
+    return len(found)
 
 
 def stages(pods: Path) -> list[tuple[str, list[Path]]]:
@@ -74,10 +80,15 @@ def stages(pods: Path) -> list[tuple[str, list[Path]]]:
     return [(key.partition("-")[2], list(group)) for key, group in groupby(files, lambda p: p.name.partition("_")[0])]
 
 
+def kubelets_name(manifest: Path) -> str:
+    """Return what the kubelet's copy of a manifest is called."""
+    return f"{manifest.stem.partition('_')[2]}-pod.yaml"
+
+
 def place(manifest: Path, directory: Path) -> None:
     """Hand one static pod to the kubelet, which ignores names that begin with a dot."""
     directory.mkdir(parents=True, exist_ok=True)
-    name = f"{manifest.stem.partition('_')[2]}-pod.yaml"
+    name = kubelets_name(manifest)
     temporary = directory / f".{name}.new"
     write_private(temporary, manifest.read_bytes())
     temporary.rename(directory / name)
@@ -241,13 +252,11 @@ def adopt(place: Path, files: Path, pods: Path, kubernetes: Path) -> None:
     temporary = place.with_name(f".{place.name}.new")
     shutil.rmtree(temporary, ignore_errors=True)
     resources = kubernetes / "static-pod-resources"
-    base = (files / "..data").resolve() if (files / "..data").exists() else files
-    names = [(path, resources / path.relative_to(base)) for path in base.rglob("*") if path.is_file()]
-    for path, current in names:
-        if current.exists():
-            write_private(temporary / "files" / path.relative_to(base), current.read_bytes())
+    for name in files_in(files):
+        if (current := resources / name).exists():
+            write_private(temporary / "files" / name, current.read_bytes())
     for manifest in pods.glob("*.yaml"):
-        current = kubernetes / "manifests" / f"{manifest.stem.partition('_')[2]}-pod.yaml"
+        current = kubernetes / "manifests" / kubelets_name(manifest)
         if current.exists():
             write_private(temporary / "pods" / manifest.name, current.read_bytes())
     (temporary / "files").mkdir(parents=True, exist_ok=True)
@@ -257,7 +266,7 @@ def adopt(place: Path, files: Path, pods: Path, kubernetes: Path) -> None:
 def prune(resources: Path, kept: int = KEPT) -> None:
     """Remove all but the newest revisions."""
     numbered = sorted(resources.glob(f"{DIRECTORY}[0-9]*"), key=lambda place: int(place.name.removeprefix(DIRECTORY)))
-    for place in numbered[:-kept]:
+    for place in numbered[: max(len(numbered) - kept, 0)]:
         shutil.rmtree(place)
 
 
@@ -267,6 +276,9 @@ def revise(files: Path, pods: Path, kubernetes: Path, *, revision: int, before: 
     resources = kubernetes / "static-pod-resources"
     old, new = resources / f"{DIRECTORY}{before}", resources / f"{DIRECTORY}{revision}"
     adopt(old, files, pods, kubernetes)
+    if _content(files) != _content(new / "files") or _content(pods) != _content(new / "pods"):
+        # Half a copy, or of a cluster before it was restored, whose numbers come again.
+        shutil.rmtree(new, ignore_errors=True)
     copy_files(files, new / "files")
     copy_files(pods, new / "pods")
     refused = new / REFUSED
@@ -283,6 +295,10 @@ def revise(files: Path, pods: Path, kubernetes: Path, *, revision: int, before: 
             return
     reason = refused.read_text()
     log.error("Revision %d is taken back: %s", revision, reason)
+    lasting = {kubelets_name(manifest) for manifest in (old / "pods").iterdir()}
+    for manifest in (new / "pods").iterdir():
+        if kubelets_name(manifest) not in lasting:
+            (kubernetes / "manifests" / kubelets_name(manifest)).unlink(missing_ok=True)
     copy_files(old / "files", resources)
     try:
         place_stages(old / "pods", kubernetes, REVISION_SECONDS, watch=True)
@@ -298,6 +314,8 @@ def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path, *, revision:
         return
     resources = kubernetes / "static-pod-resources"
     set_aside(files, kubernetes, etcd_data)
+    if any(pods.glob("*.yaml")):
+        prune(resources, 0)  # those from before this node joined
     log.info("Copied %d files", copy_files(files, resources))
     etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
     place_stages(pods, kubernetes, STAGE_SECONDS, watch=False)

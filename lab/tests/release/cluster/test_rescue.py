@@ -91,16 +91,22 @@ e put a 1; cluster-backup.sh /home/backup
 e put a 2; for i in $(seq 40); do e put b $i; done
 echo changed >/etc/kubernetes/static-pod-resources/kube-apiserver-certs/service-account.key
 echo own >/etc/kubernetes/static-pod-resources/etcd-certs/server.crt.own
-before=$(revision); cluster-restore.sh /home/backup
+before=$(revision)
+spy() { for i in $(seq 2000); do setpriv --reuid 65534 --clear-groups curl --silent --insecure --max-time 1 \
+    --data '{"key":"YQ=="}' "$1://127.0.0.1:2399/v3/kv/range" || true; sleep 0.01; done >>/home/spied-$1; }
+spy http & spy https &
+http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 cluster-restore.sh /home/backup
+kill %2 %3
 later=$(e watch a --rev=$before 2>&1 & sleep 2; kill $! 2>/dev/null || true)
 key=$(cat /etc/kubernetes/static-pod-resources/*/service-account.key)
 jq -cn --arg a "$(e get a --print-value-only)" --arg b "$(e get b --print-value-only)" --arg watch "$later" \
     --argjson gone "$(( $(revision) - before ))" --arg key "$key" \
     --argjson members "$(e member list --write-out=json | jq -c '[.members[].name]')" \
-    '{$a, $b, $watch, $gone, $key, $members}'
+    --arg spied "$(cat /home/spied-* | grep -a kvs)" '{$a, $b, $watch, $gone, $key, $members, $spied}'
 """)
     assert (seen["a"], seen["b"], seen["key"], seen["members"]) == ("1", "", "as it was", ["m0"])
     assert "compacted" in str(seen["watch"])
+    assert not seen["spied"], "somebody without a certificate has read from the prepared member"
     assert int(str(seen["gone"])) > 500
 
 
@@ -110,16 +116,26 @@ e put a 1; cluster-backup.sh /home/backup; e put a 2
 started=$(pgrep -x etcd)
 refused() { if "$@" >/home/out 2>&1; then echo 0; else tail -1 /home/out; fi; }
 nothing=$(refused cluster-restore.sh /home)
+mkdir /home/other; cp /home/backup/snapshot*.db /home/other
+tar -C /home -czf /home/other/static_kuberesources_1.tar.gz out
+other=$(refused cluster-restore.sh /home/other)
 truncate --size=-4096 /home/backup/snapshot*.db
 damaged=$(refused cluster-restore.sh /home/backup)
+# A directory in the snapshot's place: it cannot be saved.
+printf '#!/bin/sh\\necho now\\n' >/usr/local/bin/date; chmod +x /usr/local/bin/date
+mkdir -p /home/partial/snapshot_now.db
+refused cluster-backup.sh /home/partial >/dev/null
 file=$(refused cluster-backup.sh /home/out)
 jq -cn --arg nothing "$nothing" --arg damaged "$damaged" --arg file "$file" --arg a "$(e get a --print-value-only)" \
     --arg same "$([[ $started == "$(pgrep -x etcd)" ]] && echo yes)" --arg left "$(ls -d /var/lib/etcd-restore* 2>&1)" \
-    '{$nothing, $damaged, $file, $a, $same, $left}'
+    --arg other "$other" --arg partial "$(ls /home/partial)" \
+    '{$nothing, $damaged, $file, $a, $same, $left, $other, $partial}'
 """)
     assert (seen["a"], seen["same"]) == ("2", "yes")
     assert "does not exist" in str(seen["nothing"])
     assert "nothing has been changed" in str(seen["damaged"])
+    assert "static_kuberesources_1.tar.gz cannot be restored; nothing has been changed" in str(seen["other"])
+    assert seen["partial"] == "snapshot_now.db", "half a backup is left"
     assert "Path to backup dir required" in str(seen["file"])
     assert "No such file" in str(seen["left"])
 

@@ -46,6 +46,11 @@ def test_a_member_that_answers_may_go_too_and_a_learner_always() -> None:
     assert departures.refusal(member(4, learner=True), [*three, member(4, learner=True)], set()) == ""
 
 
+def test_a_voter_that_has_never_been_started_counts_for_the_majority() -> None:
+    unstarted = Member("7", "", ("https://192.0.2.7:2380",), learner=False)
+    assert "found: 7" in departures.refusal(member(2), [member(1), member(2), unstarted], {"1", "2"})
+
+
 def test_a_member_is_known_by_its_address_not_by_its_name() -> None:
     nodes = [node("m1", "192.0.2.1"), node("m2", "192.0.2.22")]
     bootstrap = member(9, departures.BOOTSTRAP_MEMBER)

@@ -179,6 +179,24 @@ def test_objects_of_old_revisions_go():
     assert "control-plane-resources-3" not in names
 
 
+def test_an_installer_at_work_stays_whatever_is_asked_for_meanwhile():
+    world = World()
+    for number in range(2, 12):
+        world.force(f"reason {number}")
+        world.step()
+    assert world.current()["m0"]["targetRevision"] == 2
+    assert world.api.get("", "Pod", "installer-2-m0", installerpod.NAMESPACE) is not None
+
+
+def test_a_revision_without_content_is_none():
+    world = World()
+    labels = {"node0.example/revision": ""}
+    stray = {"name": "stray", "namespace": installerpod.NAMESPACE, "labels": labels}
+    world.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": stray})
+    world.step()
+    assert world.operator.latest == 1
+
+
 def test_only_a_pod_whose_own_content_changes_is_started_anew():
     files = {"kube-scheduler/kubeconfig": "a", "etcd-certs/ca.crt": "b"}
     stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1")
@@ -223,6 +241,28 @@ def test_a_node_goes_back_to_what_it_ran_when_the_new_revision_does_not_run(host
             nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
     assert (resources / "etcd-certs" / "ca.crt").read_text() == "old"
     assert (kubernetes / "manifests" / "etcd-pod.yaml").read_text() == manifest("old")
+
+
+def test_a_refusal_of_another_content_does_not_count(host, monkeypatch):
+    """After a restore, a number comes again with another content."""
+    kubernetes, files, pods = host
+    monkeypatch.setattr(nodeinstall, "_processes", lambda: {"etcd/old": [60.0]})
+    with pytest.raises(RolledBack):
+        nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
+    (pods / "0-etcd_etcd.yaml").write_text(manifest("newer"))
+    monkeypatch.setattr(nodeinstall, "_processes", lambda: {"etcd/newer": [60.0]})
+    nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
+    assert (kubernetes / "manifests" / "etcd-pod.yaml").read_text() == manifest("newer")
+
+
+def test_what_only_the_new_revision_has_goes_with_it(host, monkeypatch):
+    kubernetes, files, pods = host
+    (pods / "1-extra_extra.yaml").write_text(manifest("extra").replace("name: etcd", "name: extra"))
+    monkeypatch.setattr(nodeinstall, "_processes", lambda: {"etcd/new": [60.0], "etcd/old": [60.0]})
+    monkeypatch.setattr(nodeinstall, "not_running", lambda manifests, _: "x" if "extra" in manifests[0].name else "")
+    with pytest.raises(RolledBack):
+        nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
+    assert [path.name for path in (kubernetes / "manifests").iterdir()] == ["etcd-pod.yaml"]
 
 
 def test_a_revision_that_runs_stays_and_old_ones_go(host, monkeypatch):

@@ -12,6 +12,7 @@ from installer.common.certificates import DAY
 from lab.release.cluster import tls
 from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.kube.resources import NOT_AFTER
+from lab.release.cluster.network import kubeletca
 from lab.release.cluster.pki import rotation, store, syncer
 from lab.release.cluster.pki.store import SIGNERS, TARGETS, Kept
 from lab.release.cluster.pods import assets
@@ -132,6 +133,14 @@ def test_the_length_of_a_day_is_a_duration_of_go(text, seconds):
 def test_other_lengths_are_refused(text):
     with pytest.raises(ConfigError, match="base"):
         rotation.parse_day(text)
+
+
+def test_what_is_no_certificate_never_takes_the_place_of_a_kubelets_ca(tmp_path):
+    ca = beginning()["kube-apiserver-to-kubelet-signer"].certificate
+    assert kubeletca.write(ca, tmp_path)
+    with pytest.raises(ValueError, match="PEM"):
+        kubeletca.write("no certificate", tmp_path)
+    assert (tmp_path / kubeletca.FILE).read_text() == ca
 
 
 def test_files_that_a_running_program_reads_again_are_written_and_no_others(tmp_path):
