@@ -351,6 +351,42 @@ def test_a_node_that_cannot_be_written_is_left_as_it_was(world: World) -> None:
     assert world.reboots == ["m0", "m1", "m2"]
 
 
+def test_a_file_in_a_directory_s_place_is_taken_back_and_forgotten_with_its_config(world: World) -> None:
+    for host in world.hosts.values():
+        host.at("/etc/dir").mkdir()
+    world.add("99-late", ignition.file("/etc/0", "x"), ignition.file("/etc/dir", "x"))
+    world.turn(12)
+    assert [world.notes(name)[pools.STATE] for name in world.daemons] == ["Degraded", "Done", "Done"]
+    assert "Is a directory" in world.notes()[pools.REASON]
+    assert not [p for name in ("0", ".dir.mcd") if (p := world.hosts["m0"].at(f"/etc/{name}")).exists()]
+    world.remove("99-late")
+    world.turn(12)
+    assert (world.notes()[pools.STATE], world.reboots) == ("Done", [])
+    assert world.hosts["m0"].at("/etc/dir").is_dir()
+
+
+def test_a_file_that_no_reboot_leaves_degrades_its_node_until_its_config_goes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.hosts["m0"], "boot_id", lambda: _booted(world.hosts["m0"]))
+    world.add("99-late", ignition.file("/run/lost", "x"))
+    world.turn(12)
+    assert (world.notes()[pools.STATE], world.reboots) == ("Degraded", ["m0"])
+    assert 'could not stat file "/run/lost"' in world.notes()[pools.REASON]
+    world.remove("99-late")
+    world.turn(12)
+    assert (world.notes()[pools.STATE], world.reboots) == ("Done", ["m0", "m0"])
+    assert (world.notes()[pools.CURRENT], world.master()["Updated"]["status"]) == (world.first, "True")
+    assert not world.api.objects["Node", "", "m0"]["spec"].get("unschedulable")
+
+
+def _booted(host: Folder) -> str:
+    """Return the id of a node's boot, whose /run is empty after each reboot."""
+    if host.boot.endswith("'"):
+        host.at("/run/lost").unlink(missing_ok=True)
+    return host.boot
+
+
 def test_a_daemon_that_was_ended_half_way_goes_on_or_takes_it_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
