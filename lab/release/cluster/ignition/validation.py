@@ -118,7 +118,8 @@ class _Config(_Part):
 
 def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what is wrong with a config, (field, rule) each; an unknown field or a wrong type hides what else is."""
-    version = (config.get("ignition") or {}).get("version") if isinstance(config, dict) else None
+    head = config.get("ignition") if isinstance(config, dict) else None
+    version = head.get("version") if isinstance(head, dict) else None
     if not str(version).startswith("3."):
         return [("ignition.version", f"{version!r}: must be one of spec 3")]
     try:

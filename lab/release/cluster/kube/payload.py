@@ -124,7 +124,7 @@ def read_objects(text: str, source: str) -> list[Object]:
     for obj in objects:
         meta = obj.get("metadata") if isinstance(obj, dict) else None
         names = (meta.get("name"), obj.get("kind"), obj.get("apiVersion")) if isinstance(meta, dict) else ()
-        if not names or not all(name and isinstance(name, str) for name in names):
+        if not isinstance(meta, dict) or not all(name and isinstance(name, str) for name in names):
             raise ManifestError(f"{source}: an object without apiVersion, kind or metadata.name")
         if not isinstance(meta.get("annotations") or {}, dict) or not isinstance(meta.get("namespace") or "", str):
             raise ManifestError(f"{source}: {obj['kind']} {meta['name']}: malformed metadata")

@@ -28,6 +28,7 @@ from lab.testing.clusterapi import Api
 from lab.testing.ignition import read_data_url
 from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
 
+KUBELET = "/etc/kubernetes/kubelet.conf"
 TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
 IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
 CONFIG = {
@@ -61,7 +62,7 @@ class Server(Api):
 
     def __init__(self) -> None:
         super().__init__()
-        self.budget = ""
+        self.budget, self.refusal = "", 429
 
     def all(self, kind: str) -> list[Object]:
         return [obj for (of, _, _), obj in list(self.objects.items()) if of == kind]
@@ -80,7 +81,7 @@ class Server(Api):
     def request(self, method: str, path: str, body: Any) -> None:
         assert path.endswith("/eviction")
         if self.budget:
-            raise ApiError(method, path, 429, self.budget)
+            raise ApiError(method, path, self.refusal, self.budget)
         del self.objects["Pod", body["metadata"]["namespace"], body["metadata"]["name"]]
 
 
@@ -245,6 +246,20 @@ def test_no_node_goes_while_the_control_plane_lacks_something_or_the_pool_is_pau
     assert world.reboots == ["m0", "m1", "m2"]
 
 
+@pytest.mark.parametrize("refusal", [400, 403, 418, 429, 500])
+def test_whatever_refuses_an_eviction_is_told_and_holds_up_its_node_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    monkeypatch.setattr("lab.release.cluster.machineconfigs.controller.HELD_SECONDS", -1)
+    world.api.budget, world.api.refusal = "a webhook denied the request", refusal
+    pod = {"kind": "Pod", "metadata": {"namespace": "ns", "name": "own"}, "spec": {"nodeName": "m0"}}
+    world.api.create(pod)
+    world.add("99-late", FILE)
+    world.turn(6)
+    assert world.notes()[pools.HELD] == "pod ns/own: a webhook denied the request"
+    assert world.notes()[pools.HELD] in world.master()["Updating"]["message"]
+
+
 def test_a_budget_holds_the_drain_until_it_is_let_go_or_the_config_is_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +304,35 @@ def test_what_ignition_refuses_degrades_the_pool_and_reaches_no_node(world: Worl
     world.remove("98-late")
     world.turn(2)
     assert (world.master()["Degraded"]["status"], world.master()["Updated"]["status"]) == ("False", "True")
+
+
+@pytest.mark.parametrize("kubelet", [False, True])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"ignition": "x"},
+        {"ignition": {"version": "3.2.0"}, "storage": ["x"]},
+        {"ignition": {"version": "3.2.0"}, "storage": {"files": [5, None]}},
+        {"ignition": {"version": "3.2.0"}, "storage": {"files": [{"path": KUBELET, "contents": {"source": "x:y"}}]}},
+    ],
+)
+def test_a_config_of_wrong_types_holds_up_its_pool_alone(
+    world: World, config: dict[str, Any], *, kubelet: bool
+) -> None:
+    selector = {"matchLabels": {f"pools.operator.{machineconfig.PREFIX}/master": ""}}
+    own: Object = {
+        "apiVersion": machineconfig.API,
+        "kind": "KubeletConfig",
+        "metadata": {"name": "own"},
+        "spec": {"machineConfigPoolSelector": selector, "kubeletConfig": {"maxPods": 99}},
+    }
+    world.api.create(own)
+    world.add("99-late", role="worker", config=config)
+    world.add("99-late-too", config=config)
+    world.controller.step(
+        world.api.all("MachineConfig"), world.pools(), world.api.all("Node"), [own] if kubelet else []
+    )
+    assert "99-late-too: spec.config." in world.master()["RenderDegraded"]["message"]
 
 
 def test_two_configs_that_contradict_each_other_are_told(world: World) -> None:

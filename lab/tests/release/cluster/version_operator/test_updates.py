@@ -123,14 +123,16 @@ def test_an_update_service_that_is_of_no_use_is_told(answer, reason):
 @pytest.fixture
 def service():
     """Provide a function that lets an update service give one answer, and returns its URL."""
-    answers = []
+    answers: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             self.wfile.write(answers[0])
 
+        def log_message(self, format, *args):
+            pass
+
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        Handler.log_message = lambda *_: None
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield lambda answer: answers.append(answer) or f"http://127.0.0.1:{server.server_port}/"
