@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,7 +77,11 @@ def retrieve(spec: Mapping[str, Any], version: str) -> Retrieved:
             )
             if answer.status_code != 200:
                 return _failed("ResponseFailed", f"unexpected HTTP status: {answer.status_code} {answer.reason}")
-            body = answer.raw.read(MAX_BYTES, decode_content=True)
+            body, deadline = b"", time.monotonic() + SECONDS
+            while len(body) < MAX_BYTES and (part := answer.raw.read1(MAX_BYTES - len(body), decode_content=True)):
+                body += part
+                if time.monotonic() > deadline:
+                    return _failed("RemoteFailed", f"no end of the answer within {SECONDS:.0f} s")
         except (requests.RequestException, HTTPError, OSError, ValueError) as error:  # ValueError: a redirect's URL
             return _failed("RemoteFailed", str(error))
     try:

@@ -1,5 +1,6 @@
 """The update that is asked for, and the rules by which a release is let in (reference/upgrades.md §1, §4, §5)."""
 
+import contextlib
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -122,12 +123,15 @@ def test_an_update_service_that_is_of_no_use_is_told(answer, reason):
 
 @pytest.fixture
 def service():
-    """Provide a function that lets an update service give one answer, and returns its URL."""
-    answers: list[bytes] = []
+    """Provide a function that lets an update service give one answer, in parts, and returns its URL."""
+    answers: list[tuple[bytes, ...]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.wfile.write(answers[0])
+            with contextlib.suppress(OSError):
+                for part in answers[0]:
+                    self.wfile.write(part)
+                    threading.Event().wait(0.05)
 
         def log_message(self, format, *args):
             pass
@@ -135,7 +139,7 @@ def service():
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield lambda answer: answers.append(answer) or f"http://127.0.0.1:{server.server_port}/"
+        yield lambda *answer: answers.append(answer) or f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
         thread.join()
 
@@ -155,6 +159,12 @@ OK = b"HTTP/1.0 200 OK\r\n"
 def test_an_answer_that_is_broken_is_told(service, answer, reason):
     found = graph.retrieve({"upstream": service(answer), "channel": "c"}, "4.18.0")
     assert (found.status, found.reason) == ("False", reason)
+
+
+def test_an_answer_without_an_end_is_given_up(service, monkeypatch):
+    monkeypatch.setattr(graph, "SECONDS", 0.2)
+    upstream = service(OK + b"\r\n", *[b" "] * 100)
+    assert "no end of the answer" in graph.retrieve({"upstream": upstream, "channel": "c"}, "4.18.0").message
 
 
 @pytest.mark.parametrize(
