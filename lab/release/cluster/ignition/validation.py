@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections import Counter
+from pathlib import PurePosixPath
 from typing import Any
 
 import msgspec
@@ -11,6 +14,10 @@ import msgspec
 from lab.release.cluster.ignition import document
 
 MAX_MODE = 0o777
+#: The kernel reads the number above as "unchanged".
+MAX_ID = 2**32 - 2
+#: systemd.unit(5).
+_UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]{1,250}\.[a-z]+")
 _SUFFIXES = ("service", "socket", "device", "mount", "automount", "swap", "target", "path", "timer", "slice", "scope")
 
 
@@ -89,8 +96,16 @@ class _Systemd(_Part):
     units: list[_Unit] | None = None
 
 
+class _User(_Part, forbid_unknown_fields=False):
+    """The fields of a user that are read here; the others are Ignition's."""
+
+    name: str
+    keys: list[str] | None = msgspec.field(name="sshAuthorizedKeys", default=None)
+    password_hash: str | None = msgspec.field(name="passwordHash", default=None)
+
+
 class _Passwd(_Part):
-    users: list[dict[str, Any]] | None = None
+    users: list[_User] | None = None
     groups: list[dict[str, Any]] | None = None
 
 
@@ -103,7 +118,8 @@ class _Config(_Part):
 
 def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what is wrong with a config, (field, rule) each; an unknown field or a wrong type hides what else is."""
-    version = (config.get("ignition") or {}).get("version") if isinstance(config, dict) else None
+    head = config.get("ignition") if isinstance(config, dict) else None
+    version = head.get("version") if isinstance(head, dict) else None
     if not str(version).startswith("3."):
         return [("ignition.version", f"{version!r}: must be one of spec 3")]
     try:
@@ -114,8 +130,8 @@ def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
     storage, found = parsed.storage or _Storage(), list[tuple[str, str]]()
     nodes: list[_Node] = [*(storage.files or []), *(storage.directories or []), *(storage.links or [])]
     for path, count in Counter(node.path for node in nodes).items():
-        if not path.startswith("/") or path.endswith("/") or ".." in path.split("/"):
-            found.append(("storage", f"{path!r}: must be an absolute path"))
+        if not path.startswith("/") or path.startswith("//") or path != posixpath.normpath(path) or "\0" in path:
+            found.append(("storage", f"{path!r}: must be an absolute path without empty, '.' and '..' parts"))
         if count > 1:
             found.append(("storage", f"{path}: is there {count} times, as a file, directory or link"))
     for file in storage.files or []:
@@ -131,14 +147,32 @@ def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
             except ValueError as error:
                 found.append((f"{field}: contents.source", str(error)))
     units = (parsed.systemd or _Systemd()).units or []
+    leaves = {node.path for node in [*(storage.files or []), *(storage.links or [])]}
+    for node in nodes:
+        found += [
+            ("storage", f"{node.path}: is below {parent}, which is a file or a link")
+            for parent in map(str, PurePosixPath(node.path).parents)
+            if parent in leaves
+        ]
+        for field, owner in (("user", node.user), ("group", node.group)):
+            if owner and owner.id is not None and not 0 <= owner.id <= MAX_ID:
+                found.append((f"storage {node.path}: {field}.id", f"{owner.id}: must be from 0 to {MAX_ID}"))
+    for unit in units:
+        if (unit.mask or unit.contents) and f"/etc/systemd/system/{unit.name}" in leaves:
+            found.append(("systemd.units", f"{unit.name}: is among storage's files and links, too"))
+    for user in (parsed.passwd or _Passwd()).users or []:
+        if any(not text.isprintable() for text in [*(user.keys or []), user.password_hash or ""]):
+            found.append((f"passwd.users {user.name}", "SSH keys and password hash must be a line each"))
     for name, count in Counter(unit.name for unit in units).items():
-        if name.rpartition(".")[2] not in _SUFFIXES or "/" in name:
+        if name.rpartition(".")[2] not in _SUFFIXES or not _UNIT_NAME.fullmatch(name):
             found.append(("systemd.units", f"{name!r}: is no name of a unit"))
         if count > 1:
             found.append(("systemd.units", f"{name}: is there {count} times"))
     for unit in units:
         names = [
-            dropin.name for dropin in unit.dropins or [] if not dropin.name.endswith(".conf") or "/" in dropin.name
+            dropin.name
+            for dropin in unit.dropins or []
+            if not dropin.name.endswith(".conf") or "/" in dropin.name or "\0" in dropin.name
         ]
         found += [(f"systemd.units {unit.name}", f"drop-in {name!r}: must end in .conf") for name in names]
     return found

@@ -22,6 +22,9 @@ VERSION_ORDER = (
     "Invalid",
 )
 
+#: Entries of ClusterVersion's history.
+MAX_HISTORY = 100
+
 
 def stamp(now: dt.datetime) -> str:
     """Return a time as the API writes it."""
@@ -156,7 +159,11 @@ def _history(status: Status, work: Work, now: dt.datetime) -> list[dict[str, Any
             history[0]["acceptedRisks"] = work.accepted_risks
     if work.complete and history[0]["state"] != "Completed":
         history[0] |= {"state": "Completed", "completionTime": stamp(now)}
-    return history[:100]
+    # Of a cluster without a Completed entry it would be said that it is being installed.
+    if not any(entry["state"] == "Completed" for entry in history[:MAX_HISTORY]):
+        completed = [entry for entry in history[MAX_HISTORY:] if entry["state"] == "Completed"]
+        history[MAX_HISTORY - 1 :] = completed[:1] or history[MAX_HISTORY - 1 :]
+    return history[:MAX_HISTORY]
 
 
 def version_status(

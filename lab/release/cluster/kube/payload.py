@@ -24,7 +24,7 @@ CAPABILITIES = ("Console", "Ingress")
 _FILE = re.compile(r"^0000_(\d\d)_([a-z0-9]+(?:-[a-z0-9]+)*)_")
 _TEMPLATE = re.compile(r"\{\{\s*\.(\w+)(?:\.(\S+?))?\s*\}\}")
 _DOCUMENTS = re.compile(r"^---[ \t]*$", re.MULTILINE)
-_SEMVER = re.compile(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")
+_SEMVER = re.compile(r"^(?=.{5,200}$)[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,11 @@ def parse_images(text: str) -> Images:
         stream = json.loads(text)
         if (stream["kind"], stream["apiVersion"]) != ("ImageStream", "image.openshift.io/v1"):
             raise PayloadError(f"image-references is a {stream['apiVersion']} {stream['kind']}, not an ImageStream")
-        tags = {t["name"]: t["from"]["name"] for t in stream["spec"]["tags"] if t["from"]["kind"] == "DockerImage"}
+        tags = {
+            str(t["name"]): str(t["from"]["name"]) for t in stream["spec"]["tags"] if t["from"]["kind"] == "DockerImage"
+        }
         return Images(str(stream["metadata"]["name"]), tags)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PayloadError(f"image-references is malformed ({type(error).__name__}: {error})") from error
 
 
@@ -80,11 +82,11 @@ def load_images(root: Path) -> Images:
     for name in ("image-references", "release-metadata"):
         if not (directory / name).is_file():
             raise PayloadError(f"{directory} did not contain a {name} file")
-    images = parse_images((directory / "image-references").read_text())
+    images = parse_images((directory / "image-references").read_text(errors="replace"))
     try:
         metadata = json.loads((directory / "release-metadata").read_text())
         kind, version = metadata["kind"], str(metadata["version"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PayloadError(f"release-metadata is malformed ({error})") from error
     if kind != "cincinnati-metadata-v0":
         raise PayloadError(f"release-metadata has the kind {kind!r}")
@@ -115,13 +117,17 @@ def read_objects(text: str, source: str) -> list[Object]:
     objects: list[Object] = []
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == "List":
-            objects += document.get("items") or []
+            items = document.get("items") or []
+            objects += items if isinstance(items, list) else [items]
         else:
             objects.append(document)
     for obj in objects:
         meta = obj.get("metadata") if isinstance(obj, dict) else None
-        if not isinstance(meta, dict) or not meta.get("name") or not obj.get("kind") or not obj.get("apiVersion"):
+        names = (meta.get("name"), obj.get("kind"), obj.get("apiVersion")) if isinstance(meta, dict) else ()
+        if not isinstance(meta, dict) or not all(name and isinstance(name, str) for name in names):
             raise ManifestError(f"{source}: an object without apiVersion, kind or metadata.name")
+        if not isinstance(meta.get("annotations") or {}, dict) or not isinstance(meta.get("namespace") or "", str):
+            raise ManifestError(f"{source}: {obj['kind']} {meta['name']}: malformed metadata")
     return objects
 
 
@@ -175,6 +181,10 @@ def load_manifests(root: Path, release_image: str, cluster: Mapping[str, str] | 
                 continue
             match = _FILE.match(path.name)
             level, component = (int(match.group(1)), match.group(2)) if match else (50, path.stem)
-            objects = read_objects(fill(path.read_text(), images, release_image, cluster), path.name)
+            try:
+                text = path.read_text()
+            except UnicodeDecodeError as error:
+                raise ManifestError(f"{path.name}: is not UTF-8 ({error})") from error
+            objects = read_objects(fill(text, images, release_image, cluster), path.name)
             manifests += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
     return sorted(manifests, key=lambda m: (m.level, m.component, m.source))

@@ -13,8 +13,10 @@ from lab.release.cluster.kube.client import Object
 
 Entries = dict[str, dict[str, Any]]
 
-#: Where the daemon is told to go on although something on the node is not as it was left. No config may make it.
+#: Where the daemon is told to go on although something on the node is not as it was left.
 FORCE_FILE = "/run/machine-config-daemon-force"
+#: The daemon's own: what it is about to do, and the files that configs have replaced.
+PENDING, ORIGINALS = "/etc/machine-config-daemon/pending.json", "/etc/machine-config-daemon/orig"
 REBOOT, TRUST = "reboot", "update-ca-trust"
 #: Files, and folders, that are read anew whenever they are needed: nothing has to be done when they change.
 _READ_ANEW = (
@@ -103,8 +105,11 @@ def irreconcilable(old: Object, new: Object) -> list[str]:
             elif more := sorted(user.keys() - {"name", "sshAuthorizedKeys", "passwordHash"}):
                 wrong.append(f"ignition passwd user core: only SSH keys and password hash, not {', '.join(more)}")
     wrong += [f"ignition file {path} includes append" for path, entry in files(new).items() if entry.get("append")]
-    if FORCE_FILE in files(new):
-        wrong.append(f"cannot create {FORCE_FILE} via Ignition")
+    wrong += [
+        f"cannot create {path} via Ignition"
+        for path in files(new)
+        if path in (FORCE_FILE, PENDING) or PurePosixPath(path).is_relative_to(ORIGINALS)
+    ]
     if bool(old["spec"].get("fips")) != bool(new["spec"].get("fips")):
         wrong.append("detected change to FIPS flag; refusing to modify FIPS on a running cluster")
     return wrong

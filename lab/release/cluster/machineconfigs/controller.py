@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lab.release.cluster.errors import ApiError, ClusterError
+from lab.release.cluster.errors import ApiError, ClusterError, ConfigError
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.kube import events
 from lab.release.cluster.kube.client import Kube, Object, Objects
@@ -72,17 +72,23 @@ class Controller:
     ) -> Sequence[Object]:
         """Make, change and remove the MachineConfigs that `others` stand for; return all there are then."""
         known = {str(config["metadata"]["name"]): config for config in configs}
-        wanted = {
-            str(config["metadata"]["name"]): config
-            for pool in listed
-            for config in generated.generated(pool, configs, others)
-        }
+        wanted, malformed = dict[str, Object](), False
+        for pool in listed:
+            try:
+                made = generated.generated(pool, configs, others)
+            except (ConfigError, ValueError, TypeError) as error:
+                log.warning(
+                    "pool %s: KubeletConfigs and the like stay as they are: %s", pool["metadata"]["name"], error
+                )
+                malformed = True
+            else:
+                wanted |= {str(config["metadata"]["name"]): config for config in made}
         for name, config in wanted.items():
             if name not in known or known[name]["spec"] != config["spec"]:
-                made = {**config, "metadata": {**known.get(name, config)["metadata"], **config["metadata"]}}
-                known[name] = (self._kube.replace(made) if name in known else self._kube.create(made)) or made
+                whole = {**config, "metadata": {**known.get(name, config)["metadata"], **config["metadata"]}}
+                known[name] = (self._kube.replace(whole) if name in known else self._kube.create(whole)) or whole
         # One that has become wrong keeps what it stood for.
-        stale = () if any(map(generated.problems, others)) else known.keys() - wanted.keys()
+        stale = () if malformed or any(map(generated.problems, others)) else known.keys() - wanted.keys()
         for name in [name for name in stale if generated.MARK in name]:
             self._kube.delete(machineconfig.API, "MachineConfig", name)
             del known[name]

@@ -179,9 +179,16 @@ class Daemon:
         self._on_host(self._host.forget, host.PENDING)
 
     def _arrive(self, name: str, own: dict[str, str]) -> None:
-        """After the reboot: check that all is as it was written, and report it."""
-        if not self._forced():
-            self._check(self._config(name))
+        """After the reboot: check that all is as it was written, and report it; where it is not, and another config is
+        wanted by now, go on to that."""
+        try:
+            if not self._forced():
+                self._check(self._config(name))
+        except DriftError:
+            if own[pools.DESIRED] == name:
+                raise
+            self._go({**own, pools.CURRENT: name}, {"config": own[pools.DESIRED], "written": False})
+            return
         self._on_host(self._host.forget, host.PENDING)
         self._finish(own, name)
 

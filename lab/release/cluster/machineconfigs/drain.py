@@ -67,8 +67,9 @@ def _evict(kube: Kube, pod: Object) -> str | None:
     except ApiError as error:
         if error.status == 404:
             return None
-        # 429: a budget holds it. 500: more than one budget. 403: its namespace is being deleted.
-        if error.status in (403, 429, 500):
+        # 429: a budget holds it. 500: more than one budget. 403: its namespace is being deleted. A webhook may answer
+        # with any other, and must not keep other nodes and pools waiting.
+        if error.status >= 400:
             return error.message
         raise
     log.info("Evicted pod %s/%s", meta["namespace"], meta["name"])

@@ -149,12 +149,18 @@ def problems(obj: Object) -> list[str]:
 
 
 def generated(pool: Object, configs: Iterable[Object], objects: Sequence[Object]) -> list[Object]:
-    """Return the MachineConfigs of a pool that stand for `objects`; none for one with a problem."""
+    """Return the MachineConfigs of a pool that stand for `objects`; none for one with a problem.
+
+    Raises ConfigError, ValueError or TypeError where the pool's own MachineConfigs are malformed.
+    """
     name = str(pool["metadata"]["name"])
     plain = [config for config in machineconfig.selected(pool, configs) if MARK not in config["metadata"]["name"]]
     made = []
     for kind in KINDS:
         mine = [obj for obj in objects if obj["kind"] == kind.name and _selects(obj, pool) and not problems(obj)]
+        if not mine:
+            continue
+        machineconfig.check(plain)
         bases = [e for c in plain for e in _files(c) if e["path"] == kind.path]
         if not bases:
             continue

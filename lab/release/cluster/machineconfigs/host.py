@@ -6,6 +6,7 @@ that no longer has them.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -26,8 +27,7 @@ from lab.release.cluster.machineconfigs.changes import Change
 
 log = logging.getLogger(__name__)
 
-HOME = "/etc/machine-config-daemon"
-PENDING, ORIGINALS = f"{HOME}/pending.json", f"{HOME}/orig"
+PENDING, ORIGINALS = changes.PENDING, changes.ORIGINALS
 SYSTEMD = "/etc/systemd/system"
 PROGRAM_SECONDS = 120.0
 #: Read now: later this process has the node's files before it.
@@ -110,22 +110,29 @@ class Host:
         place = self.at(path)
         temporary = place.with_name(f".{place.name}.mcd")
         write_private(temporary, raw)
-        os.chown(temporary, *owner)
-        temporary.chmod(mode)
-        temporary.rename(place)
+        try:
+            os.chown(temporary, *owner)
+            temporary.chmod(mode)
+            temporary.rename(place)
+        except OSError:
+            temporary.unlink()
+            raise
 
     def _keep(self, path: str) -> None:
         """Keep what a config's file is about to replace for the first time."""
         place, kept = self.at(path), self.at(ORIGINALS + path)
-        if place.is_file() and not kept.exists():
+        if (place.is_file() or place.is_symlink()) and not os.path.lexists(kept):
             kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            shutil.copy2(place, kept)
+            _copy(place, kept)
 
     def _remove(self, path: str) -> None:
         place, kept = self.at(path), self.at(ORIGINALS + path)
-        place.unlink(missing_ok=True)
-        if kept.exists():
-            shutil.move(kept, place)
+        # Where a directory is, or a file in the place of a folder above, the config's own file could not be written.
+        with contextlib.suppress(IsADirectoryError, NotADirectoryError):
+            place.unlink(missing_ok=True)
+        if os.path.lexists(kept):
+            _copy(kept, place)
+            kept.unlink()
         log.info("removed %s", path)
 
     def apply(self, old: Object, new: Object, what: Change, *, begun: bool = False) -> None:
@@ -135,7 +142,7 @@ class Host:
         # While the files are there that say what it is enabled for.
         gone = [name for name, unit in changes.units(old).items() if unit.get("contents")]
         for name in sorted(set(gone) - changes.units(new).keys()):
-            self.run("systemctl", "disable", name)
+            self.run("systemctl", "disable", "--", name)
         entries = changes.files(new)
         for path in sorted(after):
             if path not in before and not (begun and self._has(path, *after[path])):
@@ -170,9 +177,9 @@ class Host:
             own = bool(later.get(name, {}).get("contents"))
             if enabled is not None:
                 # A unit that the OS lacks, and that only has drop-ins, cannot be enabled.
-                self.run("systemctl", "enable" if enabled else "disable", name, may_fail=not own)
+                self.run("systemctl", "enable" if enabled else "disable", "--", name, may_fail=not own)
             elif not own and earlier.get(name, {}).get("enabled") is not None and not earlier[name].get("contents"):
-                self.run("systemctl", "preset", name, may_fail=True)
+                self.run("systemctl", "preset", "--", name, may_fail=True)
 
     def _core(self, user: dict[str, Any]) -> None:
         """Write the keys and the password hash of the user core."""
@@ -234,7 +241,7 @@ class Host:
             enabled = unit.get("enabled")
             if not unit.get("contents") or unit.get("mask") or enabled is None:
                 continue
-            state = self.run("systemctl", "is-enabled", name, may_fail=True).strip() or "not-found"
+            state = self.run("systemctl", "is-enabled", "--", name, may_fail=True).strip() or "not-found"
             if state in bad[enabled]:
                 text = str(enabled).lower()
                 raise DriftError(f'unit "{name}" expected enabled={text}, but systemd reports "{state}"')
@@ -245,6 +252,15 @@ class Host:
             f"{SYSTEMD}/{p.name}" for ending in ("wants", "requires") for p in self.at(SYSTEMD).glob(f"*.{ending}")
         ]
         return tuple(_trace(self.at(path)) for path in [*paths, SYSTEMD, *sorted(links)])
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, or a link itself, with its owner."""
+    shutil.copy2(source, target, follow_symlinks=False)
+    status = source.lstat()
+    os.chown(target, status.st_uid, status.st_gid, follow_symlinks=False)
+    if not source.is_symlink():
+        target.chmod(stat.S_IMODE(status.st_mode))  # a change of owner clears the set-id bits
 
 
 def _trace(place: Path) -> object:

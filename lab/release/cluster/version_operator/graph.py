@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from lab.release.cluster.version_operator.updates import precedence
 
@@ -43,9 +45,11 @@ def following(graph: Any, version: str, channel: str) -> Retrieved:
         if index is None:
             text = f'currently reconciling cluster version {version} not found in the "{channel}" channel'
             return _failed("VersionNotFound", text)
-        found = [nodes[target] for origin, target in edges if origin == index]
+        if any(end < 0 for edge in edges for end in edge):
+            raise IndexError("an edge has a negative end")
+        found = list(dict.fromkeys(nodes[target] for origin, target in edges if origin == index != target))
         found.sort(key=lambda node: precedence(node[0]), reverse=True)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError) as error:
         return _failed("ResponseInvalid", f"{type(error).__name__}: {error}")
     return Retrieved("True", updates=tuple({"version": name, "image": image} for name, image in found))
 
@@ -55,8 +59,12 @@ def retrieve(spec: Mapping[str, Any], version: str) -> Retrieved:
     upstream, channel = str(spec.get("upstream") or ""), str(spec.get("channel") or "")
     if not upstream:
         return NO_UPSTREAM
-    parts = urlsplit(upstream)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        parts = urlsplit(upstream)
+        usable = parts.scheme in ("http", "https") and bool(parts.netloc)
+    except ValueError:
+        usable = False
+    if not usable:
         return Retrieved("False", "InvalidURI", f"failed to parse upstream URL: {upstream!r} is no http or https URL")
     if not channel:
         return Retrieved("False", "NoChannel", "The update channel has not been configured.")
@@ -69,11 +77,15 @@ def retrieve(spec: Mapping[str, Any], version: str) -> Retrieved:
             )
             if answer.status_code != 200:
                 return _failed("ResponseFailed", f"unexpected HTTP status: {answer.status_code} {answer.reason}")
-            body = answer.raw.read(MAX_BYTES, decode_content=True)
-        except (requests.RequestException, OSError) as error:
+            body, deadline = b"", time.monotonic() + SECONDS
+            while len(body) < MAX_BYTES and (part := answer.raw.read1(MAX_BYTES - len(body), decode_content=True)):
+                body += part
+                if time.monotonic() > deadline:
+                    return _failed("RemoteFailed", f"no end of the answer within {SECONDS:.0f} s")
+        except (requests.RequestException, HTTPError, OSError, ValueError) as error:  # ValueError: a redirect's URL
             return _failed("RemoteFailed", str(error))
     try:
         graph = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _failed("ResponseInvalid", str(error))
     return following(graph, version, channel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import re
 import socket
 import threading
 import time
@@ -44,7 +45,7 @@ def copying_pod(update: Update, node: str) -> Object:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"version-{update.version or 'unknown'}-{digest}".lower(),
+            "name": f"version-{re.sub('[^a-z0-9]', '-', update.version.lower())[:200] or 'unknown'}-{digest}",
             "namespace": NAMESPACE,
             "labels": LABELS,
         },
@@ -120,6 +121,8 @@ def run_pod(
                         raise ClusterError(f"pod {name} failed: {bad}")
                 seen = bad or f"phase {phase or 'unknown'}"
             except ApiError as error:
+                if error.status in (400, 422):  # not the API's state, but the pod's: its image is no name of one
+                    raise ClusterError(f"pod {name} is refused: {error.message}") from error
                 seen = str(error)
             if time.monotonic() > deadline:
                 raise WaitError(f"pod {namespace}/{name}", seconds, seen)

@@ -61,8 +61,10 @@ def _opened(signature: bytes, key: bytes) -> bytes:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unverified(f"gpgv: {error}") from error
         if done.returncode != 0 or not content.exists():
-            lines = done.stderr.decode(errors="replace").strip().splitlines()
-            raise Unverified(lines[0].removeprefix("gpgv: ") if lines else f"gpgv: exit code {done.returncode}")
+            lines = [line.removeprefix("gpgv: ") for line in done.stderr.decode(errors="replace").splitlines()]
+            # Before the reason are lines on when the signature was made, by which key.
+            reasons = [line for line in lines if not line.startswith(("Signature made", " "))]
+            raise Unverified(reasons[0] if reasons else f"gpgv: exit code {done.returncode}")
         return content.read_bytes()
 
 

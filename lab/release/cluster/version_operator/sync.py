@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import hashlib
 import logging
@@ -11,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lab.release.cluster import pace
@@ -194,9 +195,9 @@ class Syncer:
             try:
                 if manifest.annotated("release.openshift.io/delete"):
                     meta = manifest.object["metadata"]
-                    self._kube.delete(
-                        manifest.object["apiVersion"], manifest.object["kind"], meta["name"], meta.get("namespace")
-                    )
+                    api, kind = manifest.object["apiVersion"], manifest.object["kind"]
+                    with contextlib.suppress(UnknownKind):  # its kind's definition is gone, and it with that
+                        self._kube.delete(api, kind, meta["name"], meta.get("namespace"))
                 elif manifest.annotated("release.openshift.io/create-only"):
                     self._kube.create(manifest.object)
                 else:
@@ -403,8 +404,12 @@ class Syncer:
         installed = any(entry["state"] == "Completed" for entry in status.get("history") or [])
         if self._upgrader is not None and installed:
             wanted = self._upgrader.look(cluster_version)
-            if wanted != self._upgrader.current and self._hand_over(self._upgrader, stop):
-                return RETRY_SECONDS
+            if wanted != self._upgrader.current:
+                # To pull an image, and to replace a pod on each node, takes longer than the lease lasts.
+                with self._keeping_lease(stop):
+                    handed_over = self._hand_over(self._upgrader, stop)
+                if handed_over:
+                    return RETRY_SECONDS
         work = self.update(stop) if updating(status, self._work.image) else self.one_pass(stop)
         self.report(work)
         return RECONCILE_SECONDS if work.complete else RETRY_SECONDS
@@ -426,6 +431,27 @@ class Syncer:
             log.warning("%s", error)
             self.report(upgrader.work(release, not_started(error)))
         return True
+
+    @contextlib.contextmanager
+    def _keeping_lease(self, stop: threading.Event) -> Iterator[None]:
+        """Renew the lease meanwhile; where it is lost, set ``stop``."""
+        over = threading.Event()
+
+        def keep() -> None:
+            try:
+                while not over.wait(RENEW_SECONDS):
+                    self._hold()
+            except LeaseLost as error:
+                log.error("%s", error)
+                stop.set()
+
+        thread = threading.Thread(target=keep, name="lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
     def _latest(self, cluster_version: Object) -> Work:
         """Return the work that the status tells of already, to tell more beside it."""

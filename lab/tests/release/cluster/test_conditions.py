@@ -142,3 +142,14 @@ def test_operator_outlasts_a_stall_but_not_an_outage():
     assert message(bad, "Degraded")[0] == "True"
     assert message(bad, "Progressing")[0] == "False"
     assert bad["versions"] == VERSIONS
+
+
+def test_a_cluster_whose_updates_all_fail_has_still_been_installed():
+    history = [{"state": "Completed", "version": "4.18.0", "image": "r@0", "completionTime": "t"}]
+    status = {"history": history}
+    for number in range(1, 150):
+        work = Work(f"4.18.{number}", f"r@{number}", 1, 2)
+        status = conditions.version_status(status, work, START, generation=1, capabilities=[], version_hash="h")
+    assert len(status["history"]) == conditions.MAX_HISTORY
+    assert status["history"][0]["version"] == "4.18.149"
+    assert status["history"][-1] == history[0]

@@ -68,6 +68,38 @@ def test_annotations_decide(notes, expected):
     assert payload.included(config_map("x", **notes)) is expected
 
 
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (b"\xff\xfe", "is not UTF-8"),
+        (b"kind: X\napiVersion: v1\nmetadata: {name: x, annotations: [a]}", "X x: malformed metadata"),
+        (b"kind: X\napiVersion: v1\nmetadata: {name: x, namespace: 5}", "X x: malformed metadata"),
+        (b"kind: [1]\napiVersion: v1\nmetadata: {name: x}", "without apiVersion, kind or metadata.name"),
+        (b"kind: List\nitems: 5", "without apiVersion, kind or metadata.name"),
+    ],
+)
+def test_a_manifest_that_is_none_is_told_by_its_file(tmp_path, text, rule):
+    root = write_payload(tmp_path)
+    (root / "manifests" / "0000_50_x_01.yaml").write_bytes(text)
+    with pytest.raises(ManifestError, match=rf"0000_50_x_01.yaml: .*{rule}"):
+        payload.load_manifests(root, "r")
+
+
+@pytest.mark.parametrize("version", ["next", "4.\u0661.0", f"4.1.{'9' * 5000}"])
+def test_a_release_s_version_is_a_semantic_one(tmp_path, version):
+    with pytest.raises(PayloadError, match="release-metadata says version"):
+        payload.load_images(write_payload(tmp_path, version=version))
+
+
+@pytest.mark.parametrize("name", ["image-references", "release-metadata"])
+@pytest.mark.parametrize("raw", [b"\xff", b"[" * 200_000, b"[]"])
+def test_what_describes_a_release_and_is_malformed_is_told(tmp_path, name, raw):
+    root = write_payload(tmp_path)
+    (root / "release-manifests" / name).write_bytes(raw)
+    with pytest.raises(PayloadError, match=f"{name} is malformed"):
+        payload.load_images(root)
+
+
 def test_no_annotations_at_all_excludes():
     assert not payload.included({"metadata": {"name": "x"}})
 

@@ -32,7 +32,9 @@ def machine_config(view: View) -> Finding:
     pools = view.kube.list(machineconfig.API, "MachineConfigPool")
     if not pools:
         return Finding(False, "There is no MachineConfigPool", "NoPools")
-    names = sorted(str(pool["metadata"]["name"]) for pool in pools)
+    # For a pool that cannot be rendered, which it says itself, there is nothing to serve.
+    rendered = [pool for pool in pools if pool["spec"].get("configuration")]
+    names = sorted(str(pool["metadata"]["name"]) for pool in rendered or pools)
     turns = [names[(view.now.minute + i) % len(names)] for i in range(len(view.masters))]
     with ThreadPoolExecutor(max_workers=8) as pool:
         answers = list(pool.map(lambda asked_for: _wrong(view, *asked_for), zip(view.masters, turns, strict=True)))

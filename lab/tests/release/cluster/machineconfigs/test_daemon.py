@@ -28,6 +28,7 @@ from lab.testing.clusterapi import Api
 from lab.testing.ignition import read_data_url
 from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
 
+KUBELET = "/etc/kubernetes/kubelet.conf"
 TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
 IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
 CONFIG = {
@@ -61,7 +62,7 @@ class Server(Api):
 
     def __init__(self) -> None:
         super().__init__()
-        self.budget = ""
+        self.budget, self.refusal = "", 429
 
     def all(self, kind: str) -> list[Object]:
         return [obj for (of, _, _), obj in list(self.objects.items()) if of == kind]
@@ -80,7 +81,7 @@ class Server(Api):
     def request(self, method: str, path: str, body: Any) -> None:
         assert path.endswith("/eviction")
         if self.budget:
-            raise ApiError(method, path, 429, self.budget)
+            raise ApiError(method, path, self.refusal, self.budget)
         del self.objects["Pod", body["metadata"]["namespace"], body["metadata"]["name"]]
 
 
@@ -245,6 +246,20 @@ def test_no_node_goes_while_the_control_plane_lacks_something_or_the_pool_is_pau
     assert world.reboots == ["m0", "m1", "m2"]
 
 
+@pytest.mark.parametrize("refusal", [400, 403, 418, 429, 500])
+def test_whatever_refuses_an_eviction_is_told_and_holds_up_its_node_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    monkeypatch.setattr("lab.release.cluster.machineconfigs.controller.HELD_SECONDS", -1)
+    world.api.budget, world.api.refusal = "a webhook denied the request", refusal
+    pod = {"kind": "Pod", "metadata": {"namespace": "ns", "name": "own"}, "spec": {"nodeName": "m0"}}
+    world.api.create(pod)
+    world.add("99-late", FILE)
+    world.turn(6)
+    assert world.notes()[pools.HELD] == "pod ns/own: a webhook denied the request"
+    assert world.notes()[pools.HELD] in world.master()["Updating"]["message"]
+
+
 def test_a_budget_holds_the_drain_until_it_is_let_go_or_the_config_is_gone(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +304,35 @@ def test_what_ignition_refuses_degrades_the_pool_and_reaches_no_node(world: Worl
     world.remove("98-late")
     world.turn(2)
     assert (world.master()["Degraded"]["status"], world.master()["Updated"]["status"]) == ("False", "True")
+
+
+@pytest.mark.parametrize("kubelet", [False, True])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"ignition": "x"},
+        {"ignition": {"version": "3.2.0"}, "storage": ["x"]},
+        {"ignition": {"version": "3.2.0"}, "storage": {"files": [5, None]}},
+        {"ignition": {"version": "3.2.0"}, "storage": {"files": [{"path": KUBELET, "contents": {"source": "x:y"}}]}},
+    ],
+)
+def test_a_config_of_wrong_types_holds_up_its_pool_alone(
+    world: World, config: dict[str, Any], *, kubelet: bool
+) -> None:
+    selector = {"matchLabels": {f"pools.operator.{machineconfig.PREFIX}/master": ""}}
+    own: Object = {
+        "apiVersion": machineconfig.API,
+        "kind": "KubeletConfig",
+        "metadata": {"name": "own"},
+        "spec": {"machineConfigPoolSelector": selector, "kubeletConfig": {"maxPods": 99}},
+    }
+    world.api.create(own)
+    world.add("99-late", role="worker", config=config)
+    world.add("99-late-too", config=config)
+    world.controller.step(
+        world.api.all("MachineConfig"), world.pools(), world.api.all("Node"), [own] if kubelet else []
+    )
+    assert "99-late-too: spec.config." in world.master()["RenderDegraded"]["message"]
 
 
 def test_two_configs_that_contradict_each_other_are_told(world: World) -> None:
@@ -349,6 +393,42 @@ def test_a_node_that_cannot_be_written_is_left_as_it_was(world: World) -> None:
     world.hosts["m2"].at("/etc/a").unlink()
     world.turn(30)
     assert world.reboots == ["m0", "m1", "m2"]
+
+
+def test_a_file_in_a_directory_s_place_is_taken_back_and_forgotten_with_its_config(world: World) -> None:
+    for host in world.hosts.values():
+        host.at("/etc/dir").mkdir()
+    world.add("99-late", ignition.file("/etc/0", "x"), ignition.file("/etc/dir", "x"))
+    world.turn(12)
+    assert [world.notes(name)[pools.STATE] for name in world.daemons] == ["Degraded", "Done", "Done"]
+    assert "Is a directory" in world.notes()[pools.REASON]
+    assert not [p for name in ("0", ".dir.mcd") if (p := world.hosts["m0"].at(f"/etc/{name}")).exists()]
+    world.remove("99-late")
+    world.turn(12)
+    assert (world.notes()[pools.STATE], world.reboots) == ("Done", [])
+    assert world.hosts["m0"].at("/etc/dir").is_dir()
+
+
+def test_a_file_that_no_reboot_leaves_degrades_its_node_until_its_config_goes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.hosts["m0"], "boot_id", lambda: _booted(world.hosts["m0"]))
+    world.add("99-late", ignition.file("/run/lost", "x"))
+    world.turn(12)
+    assert (world.notes()[pools.STATE], world.reboots) == ("Degraded", ["m0"])
+    assert 'could not stat file "/run/lost"' in world.notes()[pools.REASON]
+    world.remove("99-late")
+    world.turn(12)
+    assert (world.notes()[pools.STATE], world.reboots) == ("Done", ["m0", "m0"])
+    assert (world.notes()[pools.CURRENT], world.master()["Updated"]["status"]) == (world.first, "True")
+    assert not world.api.objects["Node", "", "m0"]["spec"].get("unschedulable")
+
+
+def _booted(host: Folder) -> str:
+    """Return the id of a node's boot, whose /run is empty after each reboot."""
+    if host.boot.endswith("'"):
+        host.at("/run/lost").unlink(missing_ok=True)
+    return host.boot
 
 
 def test_a_daemon_that_was_ended_half_way_goes_on_or_takes_it_back(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.kube.client import Object
@@ -111,6 +113,20 @@ def test_files_have_their_owners_and_one_that_the_node_does_not_know_is_refused(
         move(folder, OLD, config("rendered-new", {**FILE, "user": {"name": "nobody-at-all"}}))
 
 
+def test_links_and_owners_that_files_replaced_come_back(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/localtime").symlink_to("../usr/share/zoneinfo/UTC")
+    (tmp_path / "etc/theirs").touch()
+    os.chown(tmp_path / "etc/theirs", 77, 7)
+    new = config("rendered-new", ignition.file("/etc/localtime", "x"), ignition.file("/etc/theirs", "x"))
+    move(folder, OLD, new)
+    folder.check(new)
+    move(folder, new, OLD)
+    assert os.readlink(tmp_path / "etc/localtime") == "../usr/share/zoneinfo/UTC"
+    status = (tmp_path / "etc/theirs").stat()
+    assert (status.st_uid, status.st_gid) == (77, 7)
+
+
 def test_kernel_arguments_replace_those_of_the_config_before(folder: Folder) -> None:
     move(folder, config("rendered-1", kernelArguments=["a=1 b"]), config("rendered-2", kernelArguments=["b", "c"]))
     [argv] = folder.programs
@@ -134,6 +150,45 @@ def test_what_a_changed_file_needs(path: str, actions: tuple[str, ...]) -> None:
     assert changes.change(OLD, new).actions == changes.change(new, OLD).actions == actions
     both = config("rendered-new", ignition.file(path, "x"), FILE)
     assert changes.change(OLD, both).actions == ("reboot",)
+
+
+@pytest.mark.parametrize("path", [changes.FORCE_FILE, host.PENDING, f"{host.ORIGINALS}/etc/a", host.ORIGINALS])
+def test_the_daemon_s_own_files_are_no_config_s(path: str) -> None:
+    assert changes.irreconcilable(OLD, config("rendered-new", ignition.file(path, "x"))) == [
+        f"cannot create {path} via Ignition"
+    ]
+
+
+KEYS = {"name": "core", "sshAuthorizedKeys": ["a"]}
+UNITS = "/etc/systemd/system/x.service"
+
+
+@pytest.mark.parametrize(
+    ("files", "units", "users", "text"),
+    [
+        ([{**FILE, "user": {"id": 2**40}}], [], [], "user.id: 1099511627776: must be from 0"),
+        ([{**FILE, "group": {"id": -1}}], [], [], "group.id: -1: must be from 0"),
+        ([ignition.file("/etc//a", "")], [], [], "'/etc//a': must be an absolute path"),
+        ([ignition.file("/etc/./a", "")], [], [], "'/etc/./a': must be an absolute path"),
+        ([ignition.file("/etc/\0", "")], [], [], "must be an absolute path"),
+        ([FILE, ignition.file("/etc/a", "")], [], [], "/etc/a/b.conf: is below /etc/a, which is a file"),
+        ([ignition.file(UNITS, "")], [{"name": "x.service", "mask": True}], [], "x.service: is among storage's files"),
+        ([], [{"name": "x y\n.service"}], [], "is no name of a unit"),
+        ([], [{"name": "../x.service"}], [], "is no name of a unit"),
+        ([], [{"name": ".service"}], [], "is no name of a unit"),
+        ([], [], [{**KEYS, "passwordHash": "x\nroot:y"}], "users core: SSH keys and password hash must be a line each"),
+        ([], [], [{**KEYS, "sshAuthorizedKeys": "ssh-rsa"}], "sshAuthorizedKeys: Expected `array | null`, got `str`"),
+        ([], [], [{"uid": 7}], "missing required field `name`"),
+    ],
+)
+def test_what_no_node_could_be_given_is_refused_without_secrets(
+    files: list[dict[str, Any]], units: list[dict[str, Any]], users: list[dict[str, Any]], text: str
+) -> None:
+    made = config("99-x", *files, units=units)
+    made["spec"]["config"]["passwd"] = {"users": users}
+    with pytest.raises(ConfigError, match=re.escape(text)) as caught:
+        machineconfig.rendered("worker", [made])
+    assert "root:y" not in str(caught.value)
 
 
 def test_what_no_running_node_can_do_is_told_all_at_once() -> None:

@@ -1,12 +1,14 @@
 """The probes' judgements of what they have read; ``scenarios`` breaks the parts themselves."""
 
 import datetime as dt
+from types import SimpleNamespace
 
 import pytest
 
 from lab.release.cluster.controller.command import CLIENT
+from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.kube.conditions import stamp
-from lab.release.cluster.nodes.probes import machine_approver
+from lab.release.cluster.nodes.probes import machine_approver, machine_config
 from lab.release.cluster.nodes.probes.etcd import Answer, disagreements
 from lab.release.cluster.nodes.probes.view import STARTING_SECONDS, View, condition
 
@@ -35,6 +37,21 @@ def test_a_node_that_starts_makes_nothing_worse(lacking, expected):
     nodes = aged(m0=STARTING_SECONDS + 1, m1=STARTING_SECONDS + 1, w1=30)
     view = View(None, None, NOW, nodes, [], "", "")
     assert condition(view, nodes, lacking) == expected
+
+
+def test_a_pool_that_cannot_be_rendered_degrades_and_makes_no_server_unavailable(monkeypatch):
+    said = [{"type": "Degraded", "status": "True", "message": "no MachineConfigs found"}]
+    pools = [
+        {"metadata": {"name": "infra"}, "spec": {}, "status": {"conditions": said}},
+        {"metadata": {"name": "master"}, "spec": {"configuration": {"name": "rendered-master-1"}}},
+    ]
+    monkeypatch.setattr(machine_config, "_wrong", lambda view, node, pool: "" if pool == "master" else "500")
+    [node] = aged(m0=STARTING_SECONDS + 1)
+    nodes = [{"metadata": {**node["metadata"], "labels": {machineconfig.ROLE: "master"}}}]
+    kube = SimpleNamespace(list=lambda *_: pools)
+    found = machine_config.machine_config(View(kube, None, NOW, nodes, [], "", ""))
+    assert (found.reason, found.condition) == ("RequiredPoolsFailed", "Degraded")
+    assert "infra: no MachineConfigs found" in found.message
 
 
 def member(number, *, learner=False, place="192.0.2.1"):

@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
-from lab.release.cluster.errors import ApiError, LeaseLost
+from lab.release.cluster.errors import ApiError, LeaseLost, Stopped
 from lab.release.cluster.kube import lease
+from lab.release.cluster.kube.conditions import Updates
 from lab.release.cluster.kube.payload import Manifest
 from lab.release.cluster.version_operator import sync
 from lab.release.cluster.version_operator.sync import Syncer
@@ -113,6 +114,40 @@ def test_what_an_earlier_process_of_the_same_host_left_is_not_waited_for(leader)
     old = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=lease.DURATION_SECONDS)).strftime("%Y-%m-%dT%H:%M:%SZ")
     api.lease["spec"]["renewTime"] = old
     assert other.renew()
+
+
+class Asked:
+    """An upgrader in the middle of a release that takes longer to retrieve than the lease lasts."""
+
+    current, status = "r", Updates()
+
+    def __init__(self, take):
+        self.take = take
+
+    def look(self, cluster_version):
+        return "another release"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_lease_is_kept_while_another_release_is_retrieved(monkeypatch, leader, lost):
+    syncer, api, clock = leader
+    monkeypatch.setattr(sync, "RENEW_SECONDS", 0.01)
+    renewed, stop, replace = threading.Event(), threading.Event(), api.replace
+    monkeypatch.setattr(api, "replace", lambda obj, sub="": (replace(obj), renewed.set()))
+    version = {"metadata": {}, "spec": {}, "status": {"history": [{"state": "Completed", "image": "r"}]}}
+    monkeypatch.setattr(syncer, "_cluster_version", lambda: version)
+
+    def take(*_):
+        if lost:
+            api.taken_by("another")
+        clock[0] += lease.DURATION_SECONDS + 1
+        assert (stop if lost else renewed).wait(10)
+        raise Stopped("seen")
+
+    monkeypatch.setattr(syncer, "_upgrader", Asked(take))
+    with pytest.raises(Stopped, match="seen"):
+        syncer.round(stop)
+    assert stop.is_set() == lost
 
 
 class SlowApi(Api):

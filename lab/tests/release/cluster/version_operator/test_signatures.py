@@ -47,6 +47,8 @@ def test_what_is_not_signed_for_this_cluster_is_not(machines):
     ):
         with pytest.raises(Unverified, match=f"unable to verify {digest} {name}"):
             signatures.verify(digest, rings(machines[0]), found)
+    with pytest.raises(Unverified, match="No public key"):
+        signatures.verify(DIGEST, rings(machines[0]), [other])
     signatures.verify(DIGEST, rings(machines[0]), [other, bytes(tampered), own])
 
 

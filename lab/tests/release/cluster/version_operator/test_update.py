@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from lab.release.cluster.errors import Superseded
+from lab.release.cluster.errors import Superseded, UnknownKind
 from lab.release.cluster.kube.conditions import find
 from lab.release.cluster.kube.payload import Manifest
 from lab.release.cluster.version_operator import sync
@@ -180,3 +180,14 @@ def test_another_wish_ends_the_pass(running):
     syncer.wake.set()
     with pytest.raises(Superseded):
         syncer.update(stop)
+
+
+def test_what_is_to_be_deleted_and_of_a_kind_that_is_gone_is_deleted(running, monkeypatch):
+    syncer, api, *_ = running
+
+    def unknown(api_version, kind, name, namespace=None):
+        raise UnknownKind(api_version, kind)
+
+    monkeypatch.setattr(api, "delete", unknown)
+    work = syncer.update(threading.Event())
+    assert (work.complete, work.failure) == (True, None)

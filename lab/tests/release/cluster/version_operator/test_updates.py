@@ -1,5 +1,9 @@
 """The update that is asked for, and the rules by which a release is let in (reference/upgrades.md §1, §4, §5)."""
 
+import contextlib
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,7 +101,7 @@ def test_updates_are_where_edges_lead_newest_first(edges, at):
     found = graph.following({"nodes": NODES, "edges": [list(edge) for edge in edges]}, f"4.18.{at}", "stable-4.18")
     assert found.status == "True"
     patches = [int(update["version"].rpartition(".")[2]) for update in found.updates]
-    assert patches == sorted((target for origin, target in edges if origin == at), reverse=True)
+    assert patches == sorted({target for origin, target in edges if origin == at != target}, reverse=True)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,8 @@ def test_updates_are_where_edges_lead_newest_first(edges, at):
         ({"nodes": NODES, "edges": []}, "VersionNotFound"),
         ({"nodes": [{"version": "4.18.1"}], "edges": []}, "ResponseInvalid"),
         ({"nodes": NODES, "edges": [[0]]}, "ResponseInvalid"),
+        ({"nodes": [{"version": "4.20.0", "payload": "r"}, *NODES], "edges": [[0, -1]]}, "ResponseInvalid"),
+        ({"nodes": NODES, "edges": [[0, float("inf")]]}, "ResponseInvalid"),
         ([], "ResponseInvalid"),
     ],
 )
@@ -113,3 +119,57 @@ def test_an_update_service_that_is_of_no_use_is_told(answer, reason):
     found = graph.following(answer, "4.20.0", "stable-4.18")
     assert (found.status, found.reason) == ("False", reason)
     assert found.message.startswith("Unable to retrieve available updates: ")
+
+
+@pytest.fixture
+def service():
+    """Provide a function that lets an update service give one answer, in parts, and returns its URL."""
+    answers: list[tuple[bytes, ...]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            with contextlib.suppress(OSError):
+                for part in answers[0]:
+                    self.wfile.write(part)
+                    threading.Event().wait(0.05)
+
+        def log_message(self, format, *args):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield lambda *answer: answers.append(answer) or f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+OK = b"HTTP/1.0 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (OK + b"Content-Encoding: gzip\r\n\r\nno gzip", "RemoteFailed"),
+        (OK + b"Content-Length: 100\r\n\r\n{}", "RemoteFailed"),
+        (OK + b"\r\n" + b"[" * 200_000, "ResponseInvalid"),
+        (b"HTTP/1.0 302 Found\r\nLocation: http://[/\r\n\r\n", "RemoteFailed"),
+    ],
+)
+def test_an_answer_that_is_broken_is_told(service, answer, reason):
+    found = graph.retrieve({"upstream": service(answer), "channel": "c"}, "4.18.0")
+    assert (found.status, found.reason) == ("False", reason)
+
+
+def test_an_answer_without_an_end_is_given_up(service, monkeypatch):
+    monkeypatch.setattr(graph, "SECONDS", 0.2)
+    upstream = service(OK + b"\r\n", *[b" "] * 100)
+    assert "no end of the answer" in graph.retrieve({"upstream": upstream, "channel": "c"}, "4.18.0").message
+
+
+@pytest.mark.parametrize(
+    ("upstream", "reason"), [("http://[", "InvalidURI"), (f"http://{'a' * 300}/", "RemoteFailed"), ("x", "InvalidURI")]
+)
+def test_an_upstream_that_is_none_is_told(upstream, reason):
+    found = graph.retrieve({"upstream": upstream, "channel": "c"}, "4.18.0")
+    assert (found.status, found.reason) == ("False", reason)

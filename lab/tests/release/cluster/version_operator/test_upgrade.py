@@ -1,11 +1,12 @@
 """A release that is asked for: let in or refused by its step, and what the pods on the way tell."""
 
 import json
+import re
 import threading
 
 import pytest
 
-from lab.release.cluster.errors import ClusterError, Unverified
+from lab.release.cluster.errors import ApiError, ClusterError, Unverified, WaitError
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.version_operator import retrieval, rollout, upgrade
@@ -135,6 +136,22 @@ def test_a_pod_that_fails_says_why_and_leaves_nothing():
     api = Kubelet([pod_status("Succeeded")])
     run_pod(api, copying_pod(Update("4.19.0", NEW), "m1"), threading.Event())
     assert api.pods() == []
+
+
+@pytest.mark.parametrize("version", ["4.18.1+build.7", "4.18.1-a..-", f"4.18.1-{'x' * 300}", ""])
+def test_a_pod_has_a_name_that_the_api_takes_whatever_the_version(version):
+    name = copying_pod(Update(version, NEW), "m1")["metadata"]["name"]
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,251}[a-z0-9])", name)
+
+
+def test_a_pod_that_the_api_refuses_is_not_waited_for():
+    class Refusing(Api):
+        def create(self, obj):
+            raise ApiError("POST", "/pods", 422, "spec.containers[0].image: Invalid value")
+
+    with pytest.raises(ClusterError, match="is refused: spec") as caught:
+        run_pod(Refusing(), copying_pod(Update("4.19.0", "r x"), "m1"), threading.Event(), seconds=10)
+    assert not isinstance(caught.value, ApiError | WaitError)
 
 
 def test_payloads_of_two_releases_lie_apart():
