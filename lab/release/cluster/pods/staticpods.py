@@ -133,8 +133,14 @@ def feature_gates(config: InstallConfig) -> list[str]:
     return ["--feature-gates=IPv6DualStack=true"] if config.dual_stack else []
 
 
-def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
-    """Return the API server, with a serving certificate for each name by which it is reached."""
+#: For how long an API server that is to end serves on while /readyz fails: keepalived notices by its third check, 5 s
+#: apart, and the virtual IP has left before connections are refused.
+LEAVE_SECONDS = 20
+
+
+def kube_apiserver(config: InstallConfig, node_ip: str, leave_seconds: int = 0) -> StaticPod:
+    """Return the API server, with a serving certificate for each name by which it is reached. With ``leave_seconds``,
+    it serves on for so long when it is to end."""
     secrets = f"{RESOURCES}/kube-apiserver-certs"
     sni = [
         f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
@@ -183,6 +189,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             f"--service-account-key-file={secrets}/service-account.crt",
             f"--service-account-signing-key-file={secrets}/service-account.key",
             f"--service-cluster-ip-range={','.join(config.service_networks)}",
+            *([f"--shutdown-delay-duration={leave_seconds}s"] if leave_seconds else []),
             "--storage-backend=etcd3",
             # The few clients of a small cluster watch etcd more cheaply than a cache of every kind watches it for them:
             # an idle server takes half the CPU.
@@ -197,7 +204,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
         cpu=API_CPU,
         memory="400Mi",
         # Its watchers would keep it for a minute, in which it takes no new connection.
-        grace_seconds=15,
+        grace_seconds=leave_seconds + 15,
     )
 
 
@@ -371,7 +378,7 @@ def control_plane(
         Stage(
             "etcd", [etcd(node_ip, member, peers, alone=config.single_node and not peers, listen=config.any_address)]
         ),
-        Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
+        Stage("kube-apiserver", [kube_apiserver(config, node_ip, 0 if config.single_node else LEAVE_SECONDS)]),
         Stage("operators", rest),
     ]
 
