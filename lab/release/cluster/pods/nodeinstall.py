@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
 import ssl
 import sys
@@ -45,6 +46,8 @@ KEPT = 5
 #: The file in a revision's directory that says why it was taken back.
 REFUSED = "refused"
 PROC = Path("/proc")
+#: How long keepalived may take to end, having given its addresses away.
+LEAVE_SECONDS = 10.0
 #: A revision's directory, before its number.
 DIRECTORY = "control-plane-pod-"
 #: Where Kubernetes takes a container's last word from.
@@ -167,6 +170,43 @@ def _processes() -> dict[str, list[float]]:
     return found
 
 
+def _holders() -> list[int]:
+    """Return the numbers of this node's keepalived processes."""
+    found = []
+    for process in PROC.glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text().strip() == "keepalived":
+                found.append(int(process.name))
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def give_addresses_away() -> None:
+    """End keepalived, which says goodbye: another node holds the virtual addresses a second later, long before anything
+    here stops to answer. Left to its checks, it would hold them for 15 s beyond that. Its kubelet starts it again, and
+    what it has given away does not come back while the other node is as good."""
+    before = _holders()
+    try:
+        for process in before:
+            os.kill(process, signal.SIGTERM)
+        wait("keepalived", PROC, LEAVE_SECONDS, check=lambda _: _still(before))
+    except (OSError, WaitError) as error:  # this costs users some answers, and the revision nothing
+        log.warning("The virtual addresses may still be here: %s", error)
+
+
+def _still(processes: Sequence[int]) -> str:
+    """Empty when none of these processes is keepalived any more."""
+    left = set(processes) & set(_holders())
+    return f"processes {sorted(left)} have not ended" if left else ""
+
+
+def interrupts(old: Path, new: Path) -> bool:
+    """Return whether another revision replaces etcd or the API server: all but what is in the last stage."""
+    earlier = {path.name: path.read_bytes() for path in old.glob("*.yaml")}
+    return any(earlier.get(path.name) != path.read_bytes() for _, manifests in stages(new)[:-1] for path in manifests)
+
+
 def not_running(manifests: Sequence[Path], resources: Path) -> str:
     """Return which of these static pods does not run, or runs beside an older one, or does not answer."""
     processes = _processes()
@@ -284,6 +324,8 @@ def revise(files: Path, pods: Path, kubernetes: Path, *, revision: int, before: 
     refused = new / REFUSED
     if not refused.exists():
         try:
+            if interrupts(old / "pods", new / "pods"):
+                give_addresses_away()
             copy_files(new / "files", resources)
             place_stages(new / "pods", kubernetes, REVISION_SECONDS, watch=True)
         except WaitError as error:

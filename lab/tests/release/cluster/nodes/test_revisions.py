@@ -2,6 +2,8 @@
 
 import datetime as dt
 import os
+import shutil
+import signal
 import subprocess
 import sys
 
@@ -220,6 +222,8 @@ def host(tmp_path, monkeypatch):
     ):
         place.parent.mkdir(parents=True)
         place.write_text(text)
+    (tmp_path / "proc").mkdir()
+    monkeypatch.setattr(nodeinstall, "PROC", tmp_path / "proc")
     monkeypatch.setattr(nodeinstall, "CHECKS", {})
     monkeypatch.setattr(nodeinstall, "REVISION_SECONDS", 0.0)
     monkeypatch.setattr(nodeinstall.time, "sleep", lambda seconds: None)
@@ -275,6 +279,26 @@ def test_a_revision_that_runs_stays_and_old_ones_go(host, monkeypatch):
     assert sorted(p.name for p in resources.glob("control-plane-pod-*")) == [
         f"control-plane-pod-{n}" for n in range(4, 9)
     ]
+
+
+@pytest.mark.parametrize(("changed", "leaves"), [("1-kube-apiserver_kube-apiserver", True), ("2-operators_b", False)])
+def test_the_virtual_addresses_leave_a_node_before_its_api_server_does(host, monkeypatch, tmp_path, changed, leaves):
+    kubernetes, files, pods = host
+    program = tmp_path / "keepalived"
+    shutil.copy("/bin/sleep", program)
+    for name in ("0-etcd_etcd", "1-kube-apiserver_kube-apiserver", "2-operators_b"):
+        (pods / f"{name}.yaml").write_text(manifest("same"))
+    revision_one = kubernetes / "static-pod-resources" / "control-plane-pod-1"
+    shutil.copytree(pods, revision_one / "pods")
+    (pods / f"{changed}.yaml").write_text(manifest("new"))
+    seen = []
+    with subprocess.Popen([program, "60"]) as process:
+        (tmp_path / "proc" / str(process.pid)).symlink_to(f"/proc/{process.pid}")
+        monkeypatch.setattr(nodeinstall.time, "sleep", lambda seconds: process.wait(10))
+        monkeypatch.setattr(nodeinstall, "place_stages", lambda *_, **__: seen.append(process.poll()))
+        nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
+        process.kill()
+    assert seen == [-signal.SIGTERM if leaves else None]
 
 
 def test_processes_of_static_pods_are_found_by_their_variable():
