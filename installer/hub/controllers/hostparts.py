@@ -79,7 +79,7 @@ class DataImageController:
 
 
 class FirmwareSettingsController:
-    """Says of each HostFirmwareSettings that node0 changes no firmware, and names what it would have changed."""
+    """Reports on each HostFirmwareSettings that node0 changes no firmware, and names the settings that it asks for."""
 
     kind = HOST_FIRMWARE_SETTINGS
 
@@ -87,7 +87,7 @@ class FirmwareSettingsController:
         self._hub = hub
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
-        """Return nothing else."""
+        """Return no other kinds."""
         return {}
 
     def reconcile(self, key: Key) -> float | None:

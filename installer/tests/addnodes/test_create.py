@@ -194,7 +194,7 @@ def test_tokens_are_in_the_cluster_and_last_as_long_as_they_are_good_for_a_day(c
         ({}, ["-m", MAC, "--root-device-hint", "rotational:["], "'rotational:[': did not find expected"),
     ],
 )
-def test_what_cannot_be_is_told_and_changes_nothing(cluster, config, words, says, capsys):
+def test_invalid_inputs_are_refused_and_change_nothing(cluster, config, words, says, capsys):
     cluster.describe(**config)
     assert cluster.create(*words) == 1
     error = capsys.readouterr().err
@@ -211,7 +211,7 @@ def test_a_network_that_is_wrong_is_refused_before_anything_is_fetched(cluster, 
     assert "staticNetwork configuration is not valid" in capsys.readouterr().err
 
 
-def test_several_problems_are_told_at_once_and_in_the_report(cluster, capsys):
+def test_several_problems_are_in_one_message_and_in_the_report(cluster, capsys):
     host = {"hostname": "MASTER-0", "interfaces": [{"macAddress": "52:54:00:6e:30:00"}]}
     cluster.describe(hosts=[{**host, "networkConfig": None}, {**HOST, "networkConfig": NETWORK}])
     assert cluster.create() == 1

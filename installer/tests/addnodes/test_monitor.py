@@ -59,7 +59,7 @@ def test_what_is_seen_later_never_makes_a_host_be_less_far():
             assert monitor.ORDER.index(after.state()) >= monitor.ORDER.index(before.state())
 
 
-def test_validations_that_fail_are_told_only_while_they_keep_the_host():
+def test_failed_validations_are_shown_only_while_they_keep_the_host():
     failing = {"id": "has-min-memory", "status": "failure", "message": "1 GiB"}
     rows = json.dumps({"hardware": [failing, {"id": "has-inventory", "status": "success"}]})
     assert problems_of({"status": "insufficient", "validations_info": rows}) == [
