@@ -33,8 +33,8 @@ def peer_urls(node: Object) -> set[str]:
 
 
 def left(members: Iterable[Member], nodes: Sequence[Object]) -> list[Member]:
-    """Return the members that are at no node, the bootstrap host's aside. A node that has no address yet may be the one
-    that its name says."""
+    """Return the members that belong to no node, except the bootstrap host's. A node without an address yet is matched
+    by its name."""
     places = {url for node in nodes for url in peer_urls(node)}
     coming = {str(node["metadata"]["name"]) for node in nodes if not address(node)}
     return [m for m in members if m.name not in (BOOTSTRAP_MEMBER, *coming) and not places & set(m.peer_urls)]

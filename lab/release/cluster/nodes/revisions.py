@@ -90,7 +90,7 @@ def digest(wanted: Wanted, files: Mapping[str, str], reason: str) -> str:
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node's revisions: the one that it runs, the one that it is given (0: none), the last that it has taken back."""
+    """A node's revisions: the current one, the one being installed (0: none), and the last that was rolled back."""
 
     current: int = 0
     target: int = 0
@@ -99,7 +99,7 @@ class NodeState:
 
     @classmethod
     def read(cls, status: Mapping[str, object]) -> NodeState:
-        """Return the state that an entry of `status.nodeStatuses` tells of."""
+        """Return the state that an entry of `status.nodeStatuses` describes."""
 
         def number(key: str) -> int:
             return int(str(status.get(key) or 0))

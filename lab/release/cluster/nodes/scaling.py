@@ -4,8 +4,8 @@ lab needs (reference/cluster.md §2.3, §2.5).
 A control plane node that has joined is given, one node after the other: an etcd member that does not vote yet, then its
 own files (a Secret and a ConfigMap), then an installer pod, which writes them onto the node and starts them stage by
 stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two
-other members vote, the bootstrap host's member is removed. An arbiter gets
-the member alone, and workers get no static pod.
+other members vote, the bootstrap host's member is removed. An arbiter gets a member of etcd and nothing else;
+workers get no static pod.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def member_of(node: Object, members: list[Member]) -> Member | None:
 
 
 def peers_for(node_name: str, node_url: str, members: list[Member]) -> str:
-    """etcd's --initial-cluster for a member that was just added and has no name yet."""
+    """Return etcd's --initial-cluster for a member that was just added and has no name yet."""
     entries = [f"{m.name}={url}" for m in members for url in m.peer_urls if m.name and url != node_url]
     return ",".join([*sorted(entries), f"{node_name}={node_url}"])
 

@@ -153,7 +153,7 @@ POD_CHECKS = {"kube-controller-manager": _healthz(10257), "kube-scheduler": _hea
 
 
 def _processes() -> dict[str, list[float]]:
-    """Return since how many seconds each content (`pod/hash`) of static pods has processes on this node."""
+    """Return the ages in seconds of this node's processes of static pods, by content (`pod/hash`)."""
     found: dict[str, list[float]] = {}
     mark, ticks = f"{CONTENT_ENV}=", os.sysconf("SC_CLK_TCK")
     uptime = float((PROC / "uptime").read_text().split()[0])
@@ -208,7 +208,8 @@ def interrupts(old: Path, new: Path) -> bool:
 
 
 def not_running(manifests: Sequence[Path], resources: Path) -> str:
-    """Return which of these static pods does not run, or runs beside an older one, or does not answer."""
+    """Return the first of these static pods that does not run, runs beside an older one, or does not answer, and the
+    reason; empty when all are well."""
     processes = _processes()
     for manifest in manifests:
         pod = yamltext.load(manifest.read_text())

@@ -90,7 +90,7 @@ def test_a_restored_cluster_is_as_it_was_and_no_watch_waits_for_what_will_not_co
 e put a 1; cluster-backup.sh /home/backup
 e put a 2; for i in $(seq 40); do e put b $i; done
 echo changed >/etc/kubernetes/static-pod-resources/kube-apiserver-certs/service-account.key
-echo own >/etc/kubernetes/static-pod-resources/etcd-certs/server.crt.own
+echo own >>/etc/kubernetes/static-pod-resources/etcd-certs/server.crt
 before=$(revision)
 spy() { for i in $(seq 2000); do setpriv --reuid 65534 --clear-groups curl --silent --insecure --max-time 1 \
     --data '{"key":"YQ=="}' "$1://127.0.0.1:2399/v3/kv/range" || true; sleep 0.01; done >>/home/spied-$1; }
@@ -102,9 +102,12 @@ key=$(cat /etc/kubernetes/static-pod-resources/*/service-account.key)
 jq -cn --arg a "$(e get a --print-value-only)" --arg b "$(e get b --print-value-only)" --arg watch "$later" \
     --argjson gone "$(( $(revision) - before ))" --arg key "$key" \
     --argjson members "$(e member list --write-out=json | jq -c '[.members[].name]')" \
-    --arg spied "$(cat /home/spied-* | grep -a kvs)" '{$a, $b, $watch, $gone, $key, $members, $spied}'
+    --arg spied "$(cat /home/spied-* | grep -a kvs)" \
+    --arg own "$(tail -1 /etc/kubernetes/static-pod-resources/etcd-certs/server.crt)" \
+    '{$a, $b, $watch, $gone, $key, $members, $spied, $own}'
 """)
     assert (seen["a"], seen["b"], seen["key"], seen["members"]) == ("1", "", "as it was", ["m0"])
+    assert seen["own"] == "own", "the node's own certificate stays"
     assert "compacted" in str(seen["watch"])
     assert not seen["spied"], "somebody without a certificate has read from the prepared member"
     assert int(str(seen["gone"])) > 500

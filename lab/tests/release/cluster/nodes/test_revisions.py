@@ -190,6 +190,18 @@ def test_an_installer_at_work_stays_whatever_is_asked_for_meanwhile():
     assert world.api.get("", "Pod", "installer-2-m0", installerpod.NAMESPACE) is not None
 
 
+def test_no_revision_begins_while_a_node_gets_its_first():
+    world = World()
+    pod = {"name": "installer-1-m3", "namespace": installerpod.NAMESPACE}
+    world.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": {"nodeName": "m3"}})
+    world.force("because")
+    world.step()
+    assert "targetRevision" not in world.current()["m0"]
+    world.api.delete("v1", "Pod", "installer-1-m3", installerpod.NAMESPACE)
+    world.step()
+    assert world.current()["m0"]["targetRevision"] == 2
+
+
 def test_a_revision_without_content_is_none():
     world = World()
     labels = {"node0.example/revision": ""}
@@ -257,6 +269,15 @@ def test_a_refusal_of_another_content_does_not_count(host, monkeypatch):
     monkeypatch.setattr(nodeinstall, "_processes", lambda: {"etcd/newer": [60.0]})
     nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
     assert (kubernetes / "manifests" / "etcd-pod.yaml").read_text() == manifest("newer")
+
+
+def test_a_node_that_joins_keeps_no_revision_of_its_life_before(host, tmp_path):
+    kubernetes, files, pods = host
+    stale = kubernetes / "static-pod-resources" / "control-plane-pod-2"
+    stale.mkdir()
+    (tmp_path / "data").mkdir()
+    nodeinstall.run(files, pods, kubernetes, tmp_path / "data", revision=2)
+    assert not stale.exists()
 
 
 def test_what_only_the_new_revision_has_goes_with_it(host, monkeypatch):
