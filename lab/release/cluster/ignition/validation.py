@@ -158,8 +158,8 @@ def problems(config: dict[str, Any]) -> list[tuple[str, str]]:
             if owner and owner.id is not None and not 0 <= owner.id <= MAX_ID:
                 found.append((f"storage {node.path}: {field}.id", f"{owner.id}: must be from 0 to {MAX_ID}"))
     for unit in units:
-        if (unit.mask or unit.contents) and f"/etc/systemd/system/{unit.name}" in leaves:
-            found.append(("systemd.units", f"{unit.name}: is among storage's files and links, too"))
+        if unit.mask and any(file.path == f"/etc/systemd/system/{unit.name}" for file in storage.files or []):
+            found.append(("systemd.units", f"{unit.name}: is masked, and among storage's files"))
     for user in (parsed.passwd or _Passwd()).users or []:
         if any(not text.isprintable() for text in [*(user.keys or []), user.password_hash or ""]):
             found.append((f"passwd.users {user.name}", "SSH keys and password hash must be a line each"))

@@ -1,5 +1,5 @@
-"""What a node has to do to get from one rendered MachineConfig to another, as pure functions: what has changed, what
-cannot be changed, what has to be done afterwards (reference/machine-configs.md §3)."""
+"""The way of a node from one rendered MachineConfig to another, as pure functions: the difference, the part of it that
+no running node can do, and the actions that follow (reference/machine-configs.md §3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.release.cluster.kube.client import Object
 
 Entries = dict[str, dict[str, Any]]
 
-#: Where the daemon is told to go on although something on the node is not as it was left.
+#: An administrator makes this file to have the daemon go on despite drift.
 FORCE_FILE = "/run/machine-config-daemon-force"
 #: The daemon's own: what it is about to do, and the files that configs have replaced.
 PENDING, ORIGINALS = "/etc/machine-config-daemon/pending.json", "/etc/machine-config-daemon/orig"

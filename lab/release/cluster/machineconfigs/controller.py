@@ -1,5 +1,5 @@
 """The machine-config controller, a thread of the version operator that leads: renders each pool's MachineConfigs, gives
-the result to one node after the other, drains nodes that ask for it, and tells how far a pool is.
+the result to one node after the other, drains nodes that ask for it, and reports each pool's progress.
 
 The nodes' own part is `daemon.py`; the two speak by annotations of Nodes, as OpenShift's do.
 """
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 BUSY_SECONDS = 2.0
 REST_SECONDS = 300.0
 RETRY_SECONDS = 5.0
-#: For how long pods may take to leave before it is told what keeps them: longer than one takes to end.
+#: A drain that takes longer is reported as held up; a pod ends in less.
 HELD_SECONDS = 40.0
 #: What it follows; those of the last two stand for MachineConfigs.
 KINDS = ("MachineConfig", "MachineConfigPool", "Node", *(kind.name for kind in generated.KINDS))
@@ -131,7 +131,7 @@ class Controller:
         wanted = pool["spec"]["configuration"]["name"]
         try:
             chosen = pools.candidates(pool, members, self._own)
-        except ValueError:  # told as what cannot be rendered
+        except ValueError:  # reported as RenderDegraded
             return ""
         # A node that goes back to what it runs, or has failed, is mended whatever else is wrong.
         ordinary = [node for node in chosen if not pools.failing(node) and not pools.draining(node)]

@@ -70,7 +70,7 @@ class Daemon:
         return bool(self._failed)
 
     def step(self, node: Object) -> None:
-        """Do what can be done now. Raises ApiError; what goes wrong on the node is told on the Node."""
+        """Do what can be done now. Raises ApiError; what goes wrong on the node is reported in its annotations."""
         own = notes(node)
         current, desired = own.get(pools.CURRENT), own.get(pools.DESIRED)
         if not current or not desired or self._rebooting:
@@ -212,7 +212,7 @@ class Daemon:
         return self._configs[name]
 
     def _fail(self, own: dict[str, str], state: str, reason: str) -> None:
-        """Tell what went wrong, and try it again in a while."""
+        """Report what went wrong, and have it tried again after RETRY_SECONDS."""
         self._failed, self._again = own[pools.DESIRED], time.monotonic() + RETRY_SECONDS
         if (own.get(pools.STATE), own.get(pools.REASON)) != (state, reason):
             self._annotate(own, {pools.STATE: state, pools.REASON: reason})

@@ -249,8 +249,8 @@ class Operators:
             if obj["metadata"]["namespace"] in own and (text := parts.workload_lag(kind, obj))
         ]
         wanted = Wanted(seen.config, self._images, self._release_image)
-        behind = parts.behind(wanted, seen.nodes, seen.pods, own)
-        return lag + [f"{mirror['metadata']['name']} is of another release" for *_, mirror in behind]
+        outdated = parts.outdated(wanted, seen.nodes, seen.pods, own)
+        return lag + [f"{mirror['metadata']['name']} is of another release" for *_, mirror in outdated]
 
     def _ingress(self, seen: View, good: bool) -> None:
         if good:

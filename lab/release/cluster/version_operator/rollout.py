@@ -111,7 +111,7 @@ def same(manifest: Object, mirror: Object) -> bool:
     return bool(ensure(seen, _stored({"env": [], **container})) == seen)
 
 
-def behind(
+def outdated(
     wanted: Wanted, nodes: Sequence[Object], pods: Sequence[Object], namespaces: Sequence[str]
 ) -> list[tuple[str, StaticPod, Object]]:
     """Return the static pods of these namespaces that are not of this release: the node's name, what it is to run, and
@@ -141,7 +141,7 @@ class StaticPods:
     def bring(self, namespaces: Sequence[str], stop: threading.Event, last: str = "") -> None:
         """Replace what is of another release, a node at a time, that of node ``last`` last; each must be ready before
         the next. What does not become ready is put back. Raises ClusterError naming it, ApiError, Stopped."""
-        found = behind(self._wanted, self._kube.list("v1", "Node"), self._kube.list("v1", "Pod"), namespaces)
+        found = outdated(self._wanted, self._kube.list("v1", "Node"), self._kube.list("v1", "Pod"), namespaces)
         for node, pod, mirror in sorted(found, key=lambda row: row[0] == last):
             self._replace(node, pod, mirror, stop)
 

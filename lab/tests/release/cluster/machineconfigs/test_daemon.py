@@ -380,6 +380,16 @@ def test_drift_is_told_and_mended_by_hand_or_by_force(world: World) -> None:
     assert (world.notes("m1")[pools.STATE], force.exists()) == ("Done", False)
 
 
+def test_a_node_with_drift_is_given_no_further_config(world: World) -> None:
+    world.turn()
+    file = world.hosts["m0"].at("/etc/kubernetes/kubelet.conf")
+    file.write_text("other")
+    world.add("99-late", FILE)
+    world.turn(6)
+    assert world.notes()[pools.REASON].startswith(f"unexpected on-disk state validating against {world.first}")
+    assert (file.read_text(), world.hosts["m0"].at(FILE["path"]).exists(), world.reboots) == ("other", False, [])
+
+
 def test_a_node_that_cannot_be_written_is_left_as_it_was(world: World) -> None:
     for host in world.hosts.values():
         host.at("/etc/a").write_text("a file where a folder has to be")

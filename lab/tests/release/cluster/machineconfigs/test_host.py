@@ -172,7 +172,12 @@ UNITS = "/etc/systemd/system/x.service"
         ([ignition.file("/etc/./a", "")], [], [], "'/etc/./a': must be an absolute path"),
         ([ignition.file("/etc/\0", "")], [], [], "must be an absolute path"),
         ([FILE, ignition.file("/etc/a", "")], [], [], "/etc/a/b.conf: is below /etc/a, which is a file"),
-        ([ignition.file(UNITS, "")], [{"name": "x.service", "mask": True}], [], "x.service: is among storage's files"),
+        (
+            [ignition.file(UNITS, "")],
+            [{"name": "x.service", "mask": True}],
+            [],
+            "x.service: is masked, and among storage's files",
+        ),
         ([], [{"name": "x y\n.service"}], [], "is no name of a unit"),
         ([], [{"name": "../x.service"}], [], "is no name of a unit"),
         ([], [{"name": ".service"}], [], "is no name of a unit"),

@@ -197,7 +197,7 @@ def test_a_release_rolls_out_and_back(world, monkeypatch):
         nodes, pods = world.list("v1", "Node"), world.list("v1", "Pod")
         mirrors = [pod for pod in pods if rollout.MIRROR in (pod["metadata"].get("annotations") or {})]
         assert len(mirrors) == 7 * len(NODES)
-        assert rollout.behind(target, nodes, pods, sorted({pod["metadata"]["namespace"] for pod in mirrors})) == []
+        assert rollout.outdated(target, nodes, pods, sorted({pod["metadata"]["namespace"] for pod in mirrors})) == []
         assert set(versions(world).values()) == {version}
         assert world.get(API, "ClusterVersion", "version")["status"]["history"][0]["state"] == "Completed"
     assert PAYLOADS in str(mirrors)

@@ -8,7 +8,7 @@ import yaml
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.pods import staticpods
-from lab.release.cluster.version_operator.rollout import behind, placing_pod, workload_lag
+from lab.release.cluster.version_operator.rollout import outdated, placing_pod, workload_lag
 from lab.testing.scaling import CONFIG
 
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "agent-installer-csr-approver", "cluster-version-operator")
@@ -66,14 +66,14 @@ PEERS = "m1=https://127.77.0.1:2380,m2=https://127.77.0.2:2380"
 def test_static_pods_of_this_release_are_left_alone_and_others_are_not():
     pods = [*mirrors("a", 1), *mirrors("a", 2, PEERS)]
     nodes = [node(2), node(1)]
-    assert behind(wanted("a"), nodes, pods, NAMESPACES) == []
-    found = behind(wanted("b"), nodes, pods, NAMESPACES)
+    assert outdated(wanted("a"), nodes, pods, NAMESPACES) == []
+    found = outdated(wanted("b"), nodes, pods, NAMESPACES)
     assert [name for name, *_ in found] == ["m1"] * 7 + ["m2"] * 7
-    assert {pod.name for _, pod, _ in behind(wanted("b"), nodes, pods, NAMESPACES[:1])} == {"etcd"}
+    assert {pod.name for _, pod, _ in outdated(wanted("b"), nodes, pods, NAMESPACES[:1])} == {"etcd"}
 
 
 def test_etcd_stays_a_member_of_the_cluster_that_it_joined():
-    found = behind(wanted("b"), [node(2)], mirrors("a", 2, PEERS), ["openshift-etcd"])
+    found = outdated(wanted("b"), [node(2)], mirrors("a", 2, PEERS), ["openshift-etcd"])
     [(_, pod, _)] = found
     assert f"--initial-cluster={PEERS}" in pod.command
     assert "--initial-cluster-state=existing" in pod.command
@@ -83,7 +83,7 @@ def test_another_flag_makes_a_pod_another_releases():
     pods = mirrors("a", 1)
     scheduler = next(pod for pod in pods if pod["metadata"]["name"] == "kube-scheduler-m1")
     scheduler["spec"]["containers"][0]["command"].append("--v=4")
-    assert [pod.name for _, pod, _ in behind(wanted("a"), [node(1)], pods, NAMESPACES)] == ["kube-scheduler"]
+    assert [pod.name for _, pod, _ in outdated(wanted("a"), [node(1)], pods, NAMESPACES)] == ["kube-scheduler"]
 
 
 def test_the_pod_that_places_a_manifest_runs_from_the_image_that_is_to_run():
