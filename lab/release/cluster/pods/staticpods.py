@@ -134,8 +134,8 @@ def feature_gates(config: InstallConfig) -> list[str]:
 
 
 #: For how long an API server that is to end serves on while /readyz fails: keepalived notices by its third check, 5 s
-#: apart, and the virtual IP has left before connections are refused.
-LEAVE_SECONDS = 20
+#: apart, another node takes over within four adverts, and the virtual IP has left before connections are refused.
+LEAVE_SECONDS = 25
 
 
 def kube_apiserver(config: InstallConfig, node_ip: str, leave_seconds: int = 0) -> StaticPod:

@@ -50,5 +50,6 @@ def test_an_api_server_serves_until_keepalived_has_moved_its_address_and_alone_i
     [check] = [part for part in keepalived.node(CONFIG, "master").split("}") if "chk_ocp_both {" in part]
     figures = dict(line.split() for line in check.splitlines() if line.strip().startswith(("interval", "fall")))
     serves, killed = leaving(CONFIG)
-    assert int(figures["interval"]) * int(figures["fall"]) < serves < killed
+    noticed, adverts = int(figures["interval"]) * int(figures["fall"]), 4 * keepalived.ADVERT_SECONDS
+    assert noticed + adverts < serves < killed
     assert leaving(replace(CONFIG, control_plane_replicas=1, compute_replicas=0))[0] == 0
