@@ -105,24 +105,25 @@ def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installati
         lambda: condition(installation, "RetrievedUpdates"),
     )
     watch, began = Watch(installation), time.monotonic()
-    with watch.watching(), installation.lab.phase(f"to {release.version}"):
-        patch(installation, desiredUpdate={"version": release.version, "image": None})
-        wait_until(
-            lambda: release.version in condition(installation, "Progressing").get("message", ""),
-            ACKNOWLEDGED_SECONDS,
-            "the update to be acknowledged",
-        )
-        wait_until(
-            lambda: " of " in condition(installation, "Progressing").get("message", ""),
-            ACKNOWLEDGED_SECONDS,
-            "the new version operator to begin",
-        )
-        for spec in installation.topology.masters:
-            killed = installation.lab.nodes[spec.name].ssh().run(f"sudo pkill -KILL -f '{VERSION_OPERATOR}'")
-            assert killed.rc == 0, f"{spec.name} has no version operator to kill"
-        wait_for(installation, release.version)
-    took = time.monotonic() - began
-    print(f"to {release.version}: {took:.0f} s\n{watch.report()}")
+    try:
+        with watch.watching(), installation.lab.phase(f"to {release.version}"):
+            patch(installation, desiredUpdate={"version": release.version, "image": None})
+            wait_until(
+                lambda: release.version in condition(installation, "Progressing").get("message", ""),
+                ACKNOWLEDGED_SECONDS,
+                "the update to be acknowledged",
+            )
+            wait_until(
+                lambda: " of " in condition(installation, "Progressing").get("message", ""),
+                ACKNOWLEDGED_SECONDS,
+                "the new version operator to begin",
+            )
+            for spec in installation.topology.masters:
+                killed = installation.lab.nodes[spec.name].ssh().run(f"sudo pkill -KILL -f '{VERSION_OPERATOR}'")
+                assert killed.rc == 0, f"{spec.name} has no version operator to kill"
+            wait_for(installation, release.version)
+    finally:
+        print(f"to {release.version}: {time.monotonic() - began:.0f} s\n{watch.report()}")
     entry = cluster_version(installation)["status"]["history"][0]
     assert (entry["state"], entry["verified"]) == ("Completed", True)
     operators = installation.kubectl_json("get", "clusteroperators")["items"]

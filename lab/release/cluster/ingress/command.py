@@ -81,9 +81,18 @@ def read_domain(kube: Kube, stop: threading.Event) -> Domain | None:
 def run(kube: Kube, controller: Controller, health: Health, stop: threading.Event) -> None:
     """Make a round after each change until ``stop``; while the API is away, haproxy goes on as it is."""
     watched = Watched(kube, stop)
+
+    def end() -> None:
+        stop.wait()
+        watched.changed.set()
+
+    # At once: haproxy learns by it that the pod is ending, and only so long as it serves on can the address leave.
+    threading.Thread(target=end, name="end", daemon=True).start()
     while not stop.is_set():
         watched.changed.wait(RETRY_SECONDS if controller.problem else ROUND_SECONDS)
         watched.changed.clear()
+        if stop.is_set():
+            return
         began = time.monotonic()
         if watched.missing:
             health.say(f"not read yet: {', '.join(watched.missing)}")

@@ -205,7 +205,9 @@ class Operators:
             if self._revisions is not None and name in REVISED:
                 finding = self._revisions.finding(finding)
             lag = self._lag(listed, seen, workloads)
-            if lag and finding.good and finding.condition == "Available":
+            # A pod that is being replaced makes nobody Degraded; a revision that was taken back does.
+            replaced = finding.condition == "Degraded" and not finding.good and name not in REVISED
+            if lag and (replaced or (finding.good and finding.condition == "Available")):
                 bad = parts.stuck(seen.pods, namespaces(listed))
                 text = "; ".join(lag) + (f": {bad}" if bad else "")
                 reason = "RolloutStuck" if bad else "RolloutInProgress"

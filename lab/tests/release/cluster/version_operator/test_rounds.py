@@ -121,14 +121,26 @@ def test_an_operator_whose_turn_has_not_come_keeps_its_version(rounds, begun, ve
     assert api.operator["status"]["versions"] == [{"name": "operator", "version": version}]
 
 
-def test_an_operator_with_pods_of_the_release_before_says_so(rounds):
+@pytest.mark.parametrize(
+    ("found", "revised", "condition"),
+    [
+        (Finding(True, "well"), ("etcd",), "Progressing"),
+        (Finding(False, "a pod is not Ready", "DNSDegraded", "Degraded"), ("kube-apiserver",), "Progressing"),
+        (Finding(False, "revision 2 was rolled back", "NodeInstaller", "Degraded"), ("etcd",), "Degraded"),
+    ],
+)
+def test_an_operator_with_pods_of_the_release_before_says_so(rounds, monkeypatch, found, revised, condition):
     api, loop, busy, _ = rounds
     busy[0] = False
+    monkeypatch.setattr(operators, "PROBES", {"etcd": lambda seen: found})
+    monkeypatch.setattr(operators, "REVISED", revised)
     meta = {"namespace": "openshift-etcd", "name": "d", "generation": 2}
     related = [{"group": "", "resource": "namespaces", "name": "openshift-etcd"}]
     api.operator["status"] = {"versions": [{"name": "operator", "version": "4.17.0"}], "relatedObjects": related}
     api.deployments = [{"metadata": meta, "spec": {}, "status": {"observedGeneration": 1}}]
     loop._rollout.begun = {"etcd"}
     finding = loop.step()["etcd"]
-    assert (finding.good, finding.condition, finding.reason) == (False, "Progressing", "RolloutInProgress")
-    assert "Deployment openshift-etcd/d has not been looked at yet" in finding.message
+    assert (finding.good, finding.condition) == (False, condition)
+    if condition == "Progressing":
+        assert finding.reason == "RolloutInProgress"
+        assert "Deployment openshift-etcd/d has not been looked at yet" in finding.message
