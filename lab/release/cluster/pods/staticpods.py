@@ -133,14 +133,8 @@ def feature_gates(config: InstallConfig) -> list[str]:
     return ["--feature-gates=IPv6DualStack=true"] if config.dual_stack else []
 
 
-#: For how long an API server that is to end serves on while /readyz fails: keepalived notices by its third check, 5 s
-#: apart, another node takes over within four adverts, and the virtual IP has left before connections are refused.
-LEAVE_SECONDS = 25
-
-
-def kube_apiserver(config: InstallConfig, node_ip: str, leave_seconds: int = 0) -> StaticPod:
-    """Return the API server, with a serving certificate for each name by which it is reached. With ``leave_seconds``,
-    it serves on for so long when it is to end."""
+def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
+    """Return the API server, with a serving certificate for each name by which it is reached."""
     secrets = f"{RESOURCES}/kube-apiserver-certs"
     sni = [
         f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
@@ -189,7 +183,6 @@ def kube_apiserver(config: InstallConfig, node_ip: str, leave_seconds: int = 0) 
             f"--service-account-key-file={secrets}/service-account.crt",
             f"--service-account-signing-key-file={secrets}/service-account.key",
             f"--service-cluster-ip-range={','.join(config.service_networks)}",
-            *([f"--shutdown-delay-duration={leave_seconds}s"] if leave_seconds else []),
             "--storage-backend=etcd3",
             # The few clients of a small cluster watch etcd more cheaply than a cache of every kind watches it for them:
             # an idle server takes half the CPU.
@@ -204,7 +197,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str, leave_seconds: int = 0) 
         cpu=API_CPU,
         memory="400Mi",
         # Its watchers would keep it for a minute, in which it takes no new connection.
-        grace_seconds=leave_seconds + 15,
+        grace_seconds=15,
     )
 
 
@@ -378,7 +371,7 @@ def control_plane(
         Stage(
             "etcd", [etcd(node_ip, member, peers, alone=config.single_node and not peers, listen=config.any_address)]
         ),
-        Stage("kube-apiserver", [kube_apiserver(config, node_ip, 0 if config.single_node else LEAVE_SECONDS)]),
+        Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
         Stage("operators", rest),
     ]
 

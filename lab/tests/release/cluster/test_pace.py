@@ -5,7 +5,6 @@ import pytest
 
 from lab.release.cluster import pace
 from lab.release.cluster.bootkube import command as bootkube
-from lab.release.cluster.ignition import keepalived
 from lab.release.cluster.pods import staticpods
 from lab.testing.scaling import CONFIG
 
@@ -37,19 +36,3 @@ def timing(config):
 def test_a_member_that_stays_alone_elects_itself_within_a_second_and_others_bear_a_stall():
     assert timing(CONFIG) == [(750, 7500)] * 2
     assert timing(replace(CONFIG, control_plane_replicas=1, compute_replicas=0)) == [(100, 1000)] * 2
-
-
-def leaving(config):
-    """(seconds for which an API server that ends serves on, seconds until it is killed)."""
-    [api] = staticpods.control_plane(config, "r", "192.0.2.1", "m1")[1].pods
-    flags = dict(arg.split("=", 1) for arg in api.command if "=" in arg)
-    return int(flags.get("--shutdown-delay-duration", "0s").rstrip("s")), api.grace_seconds
-
-
-def test_an_api_server_serves_until_keepalived_has_moved_its_address_and_alone_it_just_ends():
-    [check] = [part for part in keepalived.node(CONFIG, "master").split("}") if "chk_ocp_both {" in part]
-    figures = dict(line.split() for line in check.splitlines() if line.strip().startswith(("interval", "fall")))
-    serves, killed = leaving(CONFIG)
-    noticed, adverts = int(figures["interval"]) * int(figures["fall"]), 4 * keepalived.ADVERT_SECONDS
-    assert noticed + adverts < serves < killed
-    assert leaving(replace(CONFIG, control_plane_replicas=1, compute_replicas=0))[0] == 0
