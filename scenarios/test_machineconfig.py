@@ -20,7 +20,7 @@ from scenarios.testing.cluster import Installation
 from scenarios.testing.health import BACK_SECONDS, all_is_well
 from scenarios.testing.workload import NAMESPACE, deploy, host_of, ready_on
 
-pytestmark = [pytest.mark.nightly, pytest.mark.disruptive]
+pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 
 ANY = params(lambda row: row.thorough)
 COMPACT = params(lambda row: row.thorough and row.topology.startswith("compact-"))
