@@ -152,7 +152,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         made.apply(secret("router-certs-default", "openshift-ingress", kit.pair(f"*.{APPS}")))
         server = hub.inside(_serve, stack)
         made.apply(*slices(server.port))
-        hub.inside(_begin, made)
+        hub.inside(_begin, made, _client(made))
         yield made
 
 
@@ -162,15 +162,18 @@ def _serve(stack: contextlib.ExitStack) -> Server:
     return stack.enter_context(kit.echo("web", address=ADDRESS))
 
 
-def _begin(world: World) -> None:
-    """Start controller and haproxy in the network of the hub."""
-    serve(world.health, world.router.run / "controller.sock")
-    # Not in memory: the hub has a /proc of its own.
+def _client(world: World) -> AsRouter:
+    """Make a client of the hub's API whose files are not in memory: the hub has a /proc of its own."""
     access = read_kubeconfig(world.hub.kubeconfig)
     ca, certificate, key = (world.router.run / name for name in ("api.crt", "client.crt", "client.key"))
     for path, memory in zip((ca, certificate, key), (access.ca_file, *access.cert_files), strict=True):
         path.write_bytes(Path(memory).read_bytes())
-    kube = AsRouter(access.server, str(ca), (str(certificate), str(key)))
+    return AsRouter(access.server, str(ca), (str(certificate), str(key)))
+
+
+def _begin(world: World, kube: AsRouter) -> None:
+    """Start controller and haproxy in the network of the hub."""
+    serve(world.health, world.router.run / "controller.sock")
     controller = Controller(kube, world.router.haproxy, Domain(APPS, ("192.0.2.80",)))
     thread = threading.Thread(target=command.run, args=(kube, controller, world.health, world.stop), daemon=True)
     thread.start()
@@ -337,10 +340,14 @@ def test_a_node_that_starts_makes_nothing_unavailable(world: World, tmp_path: Pa
         meta = {"name": name, "creationTimestamp": created, "labels": {"node-role.kubernetes.io/worker": ""}}
         return {"metadata": meta, "status": {"addresses": [{"type": "InternalIP", "address": address}]}}
 
+    def view(*nodes: dict[str, Any]) -> View:
+        return View(Kube("", "", None), tmp_path, now, [*nodes], [], "", APPS)
+
     old = node("old", "127.0.0.1", 600)
+    alone = view(old)
+    wait_until(lambda: not world.hub.inside(probe.wrong, alone, old), SECONDS, "the router that serves")
     for minutes, changed in ((1, "Progressing"), (60, "Degraded")):
-        nodes = [old, node("added", "192.0.2.99", minutes)]
-        found = world.hub.inside(probe.ingress, View(Kube("", "", None), tmp_path, now, nodes, [], "", APPS))
+        found = world.hub.inside(probe.ingress, view(old, node("added", "192.0.2.99", minutes)))
         assert (found.good, found.condition) == (False, changed)
         assert found.message.startswith("router of added: GET :1936/healthz/ready: no answer")
     world.kubectl("delete", "route", "canary")
