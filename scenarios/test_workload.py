@@ -26,6 +26,7 @@ def check(seen: Use, longest: float, failures: int) -> None:
     assert len(seen.failed) <= failures, seen.failed
 
 
+@pytest.mark.weekly
 @pytest.mark.disruptive
 @pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and row.topology.startswith("compact-")), indirect=True
