@@ -42,6 +42,15 @@ def console_answers(installation: Installation) -> bool:
     return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
 
 
+def console_is_served(installation: Installation) -> bool:
+    """Return whether the console's Service leads to all of its pods where they are now: the controller manager that
+    sees to it may have been on the node that was lost, and its lease is 60 s."""
+    pods = installation.kubectl_json("-n", "openshift-console", "get", "pods", "-l", "app=console")["items"]
+    served = installation.kubectl_json("-n", "openshift-console", "get", "endpoints", "console").get("subsets") or []
+    addresses = {address["ip"] for subset in served for address in subset.get("addresses") or []}
+    return bool(pods) and addresses == {pod["status"].get("podIP") for pod in pods}
+
+
 def writes(installation: Installation) -> bool:
     """Return whether a write through the API succeeds; a refusal or a time-out is none."""
     from kubernetes.client import ApiException
@@ -69,3 +78,4 @@ def all_is_well(installation: Installation, boots_before: dict[str, str], reboot
             "all operators to be well again",
             installation.unwell_operators,
         )
+        wait_until(lambda: console_is_served(installation), BACK_SECONDS, "all of the console's pods to be served")
