@@ -179,7 +179,7 @@ def well(installation: Installation) -> None:
 
 @pytest.mark.parametrize("installation", ANY, indirect=True)
 def test_certificates_are_renewed_three_times_and_no_probe_fails(installation: Installation) -> None:
-    """What lives 30 days lives 15 minutes: it is renewed in time, and programs serve and show the new ones."""
+    """Certificates of 30 days live 15 minutes: they are renewed in time, and programs serve and show the new ones."""
     seen: dict[str, list[str]] = {name: [] for name in SHORT}
 
     def turns() -> bool:

@@ -43,7 +43,7 @@ CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/
 
 
 class State(StrEnum):
-    """How far a host is, in order."""
+    """The stages of a host, in order."""
 
     INITIAL = "Initial State"
     SERVICE = "Assisted Service API is available"

@@ -72,7 +72,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """What its objects have as apiVersion."""
+        """The apiVersion of its objects."""
         return self.version if self.group == "core" else f"{self.group}/{self.version}"
 
     @property

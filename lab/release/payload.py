@@ -129,7 +129,7 @@ def release_manifests(root: Path = MANIFESTS) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a release is made of besides images: texts of manifests by name, and of which version it is."""
+    """The parts of a release besides images: texts of manifests by name, and its version."""
 
     manifests: Mapping[str, str]
     base_version: str = BASE_VERSION

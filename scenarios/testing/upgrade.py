@@ -1,4 +1,4 @@
-"""What an administrator does for an upgrade, and what users of the API and of a Route see meanwhile."""
+"""An administrator's work on an upgrade, and the view of users of the API and of a Route meanwhile."""
 
 import http.client
 import json

@@ -67,7 +67,7 @@ class Change:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What brings the change into force: a reboot, unless every file of it is known to need less."""
+        """The way into force: a reboot, unless every file of the change is known to need less."""
         if self.units or self.kernel_arguments:
             return (REBOOT,)
         actions: set[str] = set()

@@ -66,7 +66,7 @@ class Daemon:
 
     @property
     def failed(self) -> bool:
-        """Whether something is to be tried again."""
+        """True while something is to be tried again."""
         return bool(self._failed)
 
     def step(self, node: Object) -> None:

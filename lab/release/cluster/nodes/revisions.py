@@ -347,7 +347,7 @@ class Revisions:
 
     @property
     def failure(self) -> str:
-        """What nodes say that took the latest revision back; empty when none has."""
+        """The words of nodes that took the latest revision back; empty when none has."""
         failing = {name: state for name, state in self._states.items() if state.failed and state.failed == self.latest}
         if not failing:
             return ""

@@ -1,4 +1,4 @@
-"""Which pods a drain has to see gone."""
+"""The pods that a drain has to see gone."""
 
 from __future__ import annotations
 
