@@ -45,10 +45,12 @@ def console_answers(installation: Installation) -> bool:
 def console_is_served(installation: Installation) -> bool:
     """Return whether the console's Service leads to all of its pods where they are now: the controller manager that
     sees to it may have been on the node that was lost, and its lease is 60 s."""
-    pods = installation.kubectl_json("-n", "openshift-console", "get", "pods", "-l", "app=console")["items"]
+    listed = installation.kubectl_json("-n", "openshift-console", "get", "pods", "-l", "app=console")["items"]
+    # A kubelet that starts before it knows its node's labels fails a pod (NodeAffinity), which stays listed for good.
+    alive = [p for p in listed if p["status"]["phase"] != "Failed" and "deletionTimestamp" not in p["metadata"]]
     served = installation.kubectl_json("-n", "openshift-console", "get", "endpoints", "console").get("subsets") or []
     addresses = {address["ip"] for subset in served for address in subset.get("addresses") or []}
-    return bool(pods) and addresses == {pod["status"].get("podIP") for pod in pods}
+    return bool(alive) and addresses == {pod["status"].get("podIP") for pod in alive}
 
 
 def writes(installation: Installation) -> bool:
