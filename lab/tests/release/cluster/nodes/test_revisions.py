@@ -306,14 +306,17 @@ def test_a_revision_that_runs_stays_and_old_ones_go(host, monkeypatch):
 def test_the_virtual_addresses_leave_a_node_before_its_api_server_does(host, monkeypatch, tmp_path, changed, leaves):
     kubernetes, files, pods = host
     program = tmp_path / "keepalived"
-    shutil.copy("/bin/sleep", program)
+    shutil.copy("/bin/cat", program)
     for name in ("0-etcd_etcd", "1-kube-apiserver_kube-apiserver", "2-operators_b"):
         (pods / f"{name}.yaml").write_text(manifest("same"))
     revision_one = kubernetes / "static-pod-resources" / "control-plane-pod-1"
     shutil.copytree(pods, revision_one / "pods")
     (pods / f"{changed}.yaml").write_text(manifest("new"))
     seen = []
-    with subprocess.Popen([program, "60"]) as process:
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        # Popen returns a moment before the kernel gives the process its new name: an answer shows that it has it.
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"
         (tmp_path / "proc" / str(process.pid)).symlink_to(f"/proc/{process.pid}")
         monkeypatch.setattr(nodeinstall.time, "sleep", lambda seconds: process.wait(10))
         monkeypatch.setattr(nodeinstall, "place_stages", lambda *_, **__: seen.append(process.poll()))
