@@ -115,6 +115,26 @@ def test_a_new_content_reaches_one_node_after_the_other():
     assert "--initial-cluster=p=q" in stored["data"]["0-etcd_etcd.yaml"], "it stays what it joined"
 
 
+def test_api_servers_follow_the_members_of_etcd_by_a_revision():
+    world = World()
+    endpoints = world.api.get("", "ConfigMap", revisions.ENDPOINTS, installerpod.NAMESPACE)
+    endpoints["data"] = {f"{n}": f"192.0.2.{n}" for n in range(3)}
+    for name in ("m0", "m1", "m2"):
+        world.step()
+        world.end(name, 2)
+        world.start(name, 2)
+    assert not world.step()
+    stored = world.api.get("", "ConfigMap", "static-pods-m1-2", installerpod.NAMESPACE)["data"]
+    asked = "--etcd-servers=https://192.0.2.0:2379,https://192.0.2.2:2379,https://localhost:2379\n"
+    assert asked in stored["1-kube-apiserver_kube-apiserver.yaml"]
+    joined_last = staticpods.client_urls("192.0.2.2", ["192.0.2.0", "192.0.2.1"])
+    assert joined_last == staticpods.client_urls("192.0.2.2", endpoints["data"].values()), "it is not started anew"
+    seen = View(world.api, None, NOW, world.nodes, [], "d", "a", CONFIG)
+    assert world.operator.asking(seen, "192.0.2.2") == ["m0", "m1"]
+    world.nodes[0]["status"] = {}
+    assert world.operator.asking(seen, "192.0.2.2") == ["m1"], "a node that is lost holds up no other"
+
+
 def test_a_revision_that_was_taken_back_stops_there_and_the_next_one_goes_on():
     world = World()
     world.force("bad")
@@ -142,6 +162,17 @@ def test_an_installer_that_lost_its_power_is_made_anew():
     pod = world.api.get("v1", "Pod", "installer-2-m0", installerpod.NAMESPACE)
     assert not pod.get("status")
     assert world.current()["m0"]["targetRevision"] == 2
+
+
+def test_a_node_that_has_lost_its_member_joins_before_it_gets_a_revision():
+    world = World()
+    world.api.delete("v1", "ConfigMap", "static-pods-m0-1", installerpod.NAMESPACE)
+    world.api.delete("v1", "Pod", "installer-1-m0", installerpod.NAMESPACE)
+    world.force("because")
+    world.step()
+    world.step()
+    assert world.current()["m1"]["targetRevision"] == 2
+    assert world.api.get("", "Pod", "installer-2-m0", installerpod.NAMESPACE) is None
 
 
 def test_an_arbiter_gets_its_own_certificate_and_no_key_of_the_control_plane():
