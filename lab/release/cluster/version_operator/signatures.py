@@ -22,6 +22,8 @@ KEY_PREFIX = "verifier-public-key-"
 TYPE = "atomic container signature"
 #: gpgv needs milliseconds; under emulation a program's start alone takes a second.
 SECONDS = 30.0
+#: What gpgv says of signatures that are right and do not count (doc/DETAILS of GnuPG).
+_REFUSED = {"EXPSIG": "signature expired", "EXPKEYSIG": "the key has expired", "REVKEYSIG": "the key is revoked"}
 _ARMOR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(.*?)(?:\n=[^\n]*)?\n-----END", re.DOTALL)
 
 
@@ -50,17 +52,24 @@ def stored(config_maps: Sequence[Object], digest: str) -> list[bytes]:
 
 
 def _opened(signature: bytes, key: bytes) -> bytes:
-    """Return the signed content of a message. Raises Unverified when that key has not signed it."""
+    """Return the signed content of a message. Raises Unverified when that key has not signed it, or key or signature
+    have expired or been revoked: gpgv takes an expired key's for good, and tells only here."""
     with tempfile.TemporaryDirectory() as folder:
         ring, message, content = (Path(folder, name) for name in ("ring.gpg", "message", "content"))
         ring.write_bytes(key)
         message.write_bytes(signature)
-        argv = ["gpgv", "--homedir", folder, "--keyring", str(ring), "--output", str(content), str(message)]
+        argv = ["gpgv", "--homedir", folder, "--keyring", str(ring), "--status-fd", "1"]
+        argv += ["--output", str(content), str(message)]
         try:
             done = subprocess.run(argv, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unverified(f"gpgv: {error}") from error
-        if done.returncode != 0 or not content.exists():
+        words = [line.split() for line in done.stdout.decode(errors="replace").splitlines()]
+        seen = {line[1] for line in words if len(line) > 1}
+        for status, reason in _REFUSED.items():
+            if status in seen:
+                raise Unverified(reason)
+        if done.returncode != 0 or "GOODSIG" not in seen or not content.exists():
             lines = [line.removeprefix("gpgv: ") for line in done.stderr.decode(errors="replace").splitlines()]
             # Before the reason are lines on when the signature was made, by which key.
             reasons = [line for line in lines if not line.startswith(("Signature made", " "))]

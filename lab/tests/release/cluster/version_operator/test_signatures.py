@@ -1,5 +1,8 @@
 """Signatures of releases, made and checked with the real programs."""
 
+import contextlib
+import json
+
 import pytest
 import yaml
 
@@ -50,6 +53,23 @@ def test_what_is_not_signed_for_this_cluster_is_not(machines):
     with pytest.raises(Unverified, match="No public key"):
         signatures.verify(DIGEST, rings(machines[0]), [other])
     signatures.verify(DIGEST, rings(machines[0]), [other, bytes(tampered), own])
+
+
+@pytest.mark.parametrize(
+    ("key_ends", "signature_ends", "reason"),
+    [("never", "never", ""), ("2020-02-01", "never", "the key has expired"), ("never", "1d", "signature expired")],
+)
+def test_neither_an_expired_signature_nor_an_expired_keys_is_let_in(key_ends, signature_ends, reason):
+    with signing._gpg() as gpg:
+        then = [*gpg, "--faked-system-time", "20200101T000000"]
+        signing._run([*then, "--quick-generate-key", "then", "rsa2048", "sign", key_ends])
+        content = {"critical": {"type": signatures.TYPE, "identity": {"docker-reference": "r"}}}
+        content["critical"]["image"] = {"docker-manifest-digest": DIGEST}
+        signed = signing._run([*then, "--default-sig-expire", signature_ends, "--sign"], json.dumps(content).encode())
+        ring = {"verifier-public-key-then": signing._run([*gpg, "--armor", "--export", "then"]).decode()}
+    expected = pytest.raises(Unverified, match=reason) if reason else contextlib.nullcontext()
+    with expected:
+        signatures.verify(DIGEST, ring, [signed])
 
 
 def test_without_keys_or_digest_nothing_is_let_in(machines):
