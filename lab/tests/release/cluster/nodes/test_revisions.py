@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from installer.common.formats import yamltext
 from lab.release.cluster import tls
 from lab.release.cluster.errors import RolledBack
 from lab.release.cluster.kube.conditions import Finding
@@ -248,6 +249,13 @@ def test_only_a_pod_whose_own_content_changes_is_started_anew():
     before = installerpod.manifests(stages, IMAGES, files)
     after = installerpod.manifests(stages, IMAGES, files | {"kube-scheduler/kubeconfig": "c"})
     assert [name for name in before if before[name] != after[name]] == ["2-operators_kube-scheduler.yaml"]
+
+
+@pytest.mark.parametrize("content", ["1234567890123e45", "0899999999999999"])
+def test_a_hash_that_looks_like_a_number_is_quoted(content):
+    """To the kubelet's reader these are floats, and an annotation is none."""
+    text = staticpods.kube_scheduler(CONFIG).manifest(IMAGES, content)
+    assert yamltext.load(text)["metadata"]["annotations"][CONTENT] == content
 
 
 # ---- on the node
