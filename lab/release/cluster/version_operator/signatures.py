@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lab.release.cluster.errors import Unverified
@@ -27,13 +27,18 @@ _REFUSED = {"EXPSIG": "signature expired", "EXPKEYSIG": "the key has expired", "
 _ARMOR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(.*?)(?:\n=[^\n]*)?\n-----END", re.DOTALL)
 
 
-def keyrings(manifests: Iterable[Manifest]) -> dict[str, str]:
-    """Return the armored public keys of a payload by name; each of them must have signed a release."""
+def verification_data(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return what a payload says of the verification of others: keys, and stores of signatures."""
     for manifest in manifests:
         obj = manifest.object
         if obj["kind"] == "ConfigMap" and VERIFIER in (obj["metadata"].get("annotations") or {}):
-            return {name: text for name, text in (obj.get("data") or {}).items() if name.startswith(KEY_PREFIX)}
+            return dict(obj.get("data") or {})
     return {}
+
+
+def keyrings(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return the armored public keys of a payload by name; each of them must have signed a release."""
+    return {name: text for name, text in verification_data(manifests).items() if name.startswith(KEY_PREFIX)}
 
 
 def dearmored(text: str) -> bytes:
@@ -116,6 +121,17 @@ def verify(digest: str, rings: Mapping[str, str], found: Sequence[bytes]) -> Non
         raise Unverified(f"unable to verify {digest} against keyrings: {', '.join(lacking)}{more}")
 
 
-def verify_in_cluster(kube: Kube, digest: str, rings: Mapping[str, str]) -> None:
-    """Check a release's digest against the signatures in the cluster. Raises Unverified, ApiError."""
-    verify(digest, rings, stored(kube.list("v1", "ConfigMap", NAMESPACE, SIGNATURES), digest))
+def verify_in_cluster(
+    kube: Kube, digest: str, rings: Mapping[str, str], fetch: Callable[[], tuple[list[bytes], list[str]]]
+) -> None:
+    """Check a release's digest against the signatures in the cluster, then also against those that ``fetch`` returns,
+    with what went wrong there. Raises Unverified, ApiError."""
+    found = stored(kube.list("v1", "ConfigMap", NAMESPACE, SIGNATURES), digest)
+    try:
+        verify(digest, rings, found)
+    except Unverified:
+        more, wrong = fetch()
+        try:
+            verify(digest, rings, [*found, *more])
+        except Unverified as error:
+            raise Unverified("; ".join([str(error), *wrong])) from error

@@ -1,7 +1,10 @@
 """Signatures of releases, made and checked with the real programs."""
 
 import contextlib
+import functools
 import json
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
@@ -9,8 +12,9 @@ import yaml
 from lab.release import signing
 from lab.release.cluster.errors import Unverified
 from lab.release.cluster.kube.payload import Manifest
-from lab.release.cluster.version_operator import signatures
+from lab.release.cluster.version_operator import signatures, stores
 from lab.release.stage.store import Store
+from lab.testing.clusterapi import Api
 
 DIGEST = "sha256:" + "1" * 64
 PULLSPEC = f"release.node0.example/node0/lab-release@{DIGEST}"
@@ -77,3 +81,51 @@ def test_without_keys_or_digest_nothing_is_let_in(machines):
         signatures.verify(DIGEST, {}, [])
     with pytest.raises(Unverified, match="not accessed via digest"):
         signatures.verify("", rings(machines[0]), [])
+
+
+@pytest.fixture
+def web(tmp_path):
+    """Provide a folder that a web server has, and its URL."""
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield tmp_path, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_signatures_are_had_from_stores_when_the_cluster_has_none(machines, web):
+    folder, url = web
+    place = folder / "release" / DIGEST.replace(":", "=")
+    place.mkdir(parents=True)
+
+    def check(*named, default=()):
+        api, spec = Api(), {"signatureStores": [{"url": name} for name in named]}
+        found = stores.chosen(api, spec, dict(default))
+        fetch = functools.partial(stores.signatures, found, DIGEST)
+        signatures.verify_in_cluster(api, DIGEST, rings(machines[0]), fetch)
+
+    (place / "signature-1").write_bytes(signing.signature(machines[1], PULLSPEC))
+    with pytest.raises(Unverified, match="unable to verify"):
+        check(f"{url}/release")
+    (place / "signature-2").write_bytes(signing.signature(machines[0], PULLSPEC))
+    check(f"{url}/release/")
+    check("http://127.0.0.1:1", f"{url}/release")
+    check(default=[("store-lab", f"{url}/release\n")])
+    with pytest.raises(Unverified, match=r"keyrings: .*127\.0\.0\.1:1/sha256=1+/signature-1: "):
+        check("http://127.0.0.1:1", default=[("store-lab", f"{url}/release")])
+    (place / "signature-1").write_bytes(bytes(stores.MAX_BYTES + 1))
+    with pytest.raises(Unverified, match="larger than 50 KiB"):
+        check(f"{url}/release")
+    with pytest.raises(Unverified, match=r"spec.signatureStores\[0\].url: 'ftp://x' must be a valid URL"):
+        check("ftp://x")
+
+
+def test_a_store_has_the_cas_that_its_config_map_holds():
+    api, spec = Api(), {"signatureStores": [{"url": "https://x", "ca": {"name": "mine"}}]}
+    with pytest.raises(Unverified, match=r"ca: ConfigMap openshift-config/mine has no ca-bundle.crt"):
+        stores.chosen(api, spec, {})
+    meta = {"name": "mine", "namespace": "openshift-config"}
+    api.create({"kind": "ConfigMap", "metadata": meta, "data": {"ca-bundle.crt": "pem"}})
+    assert stores.chosen(api, spec, {}) == [stores.Store("https://x", "pem")]

@@ -35,7 +35,7 @@ def letting_in(monkeypatch, tmp_path):
     monkeypatch.setattr(retrieval, "retrieve", lambda kube, update, stop: tmp_path)
 
     def take(update, spec=None, signed=True):
-        def verify(kube, digest, rings):
+        def verify(kube, digest, rings, fetch):
             if not signed:
                 raise Unverified(f"unable to verify {digest} against keyrings: k")
 
