@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import io
 import urllib.parse
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,9 @@ from installer.common.ignition import merge as merged_as_ignition_does
 
 VERSION = "3.2.0"
 Config = dict[str, Any]
+#: A MachineConfig, of 1.5 MB at most in etcd, can unpack to a thousand times that: it would take the memory of whoever
+#: reads it, the controller and each node's daemon.
+MAX_UNPACKED = 16 << 20
 
 
 def data_url(content: bytes) -> str:
@@ -21,8 +26,17 @@ def data_url(content: bytes) -> str:
     return "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
 
 
+def _unpacked(raw: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
+        content = stream.read(MAX_UNPACKED + 1)
+    if len(content) > MAX_UNPACKED:
+        raise ValueError(f"is more than {MAX_UNPACKED >> 20} MiB when it is unpacked")
+    return content
+
+
 def read(source: str, compression: str | None) -> bytes:
-    """Return what a data URL holds, unpacked. Raises ValueError for any other source, and for one that is broken."""
+    """Return what a data URL holds, unpacked, MAX_UNPACKED at most. Raises ValueError for more, for any other source,
+    and for one that is broken."""
     if not source.startswith("data:"):
         raise ValueError("must be a data URL: a running node fetches nothing")
     head, comma, body = source.removeprefix("data:").partition(",")
@@ -32,8 +46,8 @@ def read(source: str, compression: str | None) -> bytes:
     try:
         if head.endswith(";base64"):
             raw = base64.b64decode(raw, validate=True)
-        return gzip.decompress(raw) if compression == "gzip" else raw
-    except (binascii.Error, OSError, EOFError) as error:
+        return _unpacked(raw) if compression == "gzip" else raw
+    except (binascii.Error, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"cannot be decoded: {error}") from error
 
 

@@ -20,6 +20,15 @@ FEATURE_SETS = frozenset({"Default", "OKD", "TechPreviewNoUpgrade", "DevPreviewN
 BOOTSTRAP = "release.openshift.io/bootstrap-required"
 SNAPSHOT = "0.0.1-snapshot"
 CAPABILITIES = ("Console", "Ingress")
+DELETE = "release.openshift.io/delete"
+#: What no payload may delete: without these, no version operator can go on.
+NEEDED = {
+    *(("Namespace", f"openshift-{name}") for name in ("cluster-version", "config", "config-managed", "etcd")),
+    *(
+        ("CustomResourceDefinition", f"{name}.config.openshift.io")
+        for name in ("clusterversions", "clusteroperators", "infrastructures")
+    ),
+}
 
 _FILE = re.compile(r"^0000_(\d\d)_([a-z0-9]+(?:-[a-z0-9]+)*)_")
 _TEMPLATE = re.compile(r"\{\{\s*\.(\w+)(?:\.(\S+?))?\s*\}\}")
@@ -187,4 +196,7 @@ def load_manifests(root: Path, release_image: str, cluster: Mapping[str, str] | 
                 raise ManifestError(f"{path.name}: is not UTF-8 ({error})") from error
             objects = read_objects(fill(text, images, release_image, cluster), path.name)
             manifests += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
+    for manifest in manifests:
+        if manifest.annotated(DELETE) and (manifest.object["kind"], manifest.object["metadata"]["name"]) in NEEDED:
+            raise ManifestError(f"{manifest.source}: deletes {manifest.name}, which the version operator needs")
     return sorted(manifests, key=lambda m: (m.level, m.component, m.source))

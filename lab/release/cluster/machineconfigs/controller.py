@@ -44,6 +44,7 @@ class Controller:
         self._control_plane = control_plane
         self._own = own
         self._draining: dict[str, tuple[str, float]] = {}
+        self._several: dict[str, list[str]] = {}
         self.busy = False
 
     def step(
@@ -58,6 +59,7 @@ class Controller:
         configs = self._generate(configs, listed, others)
         for node in nodes:
             self._drain(node, alone=len(nodes) == 1)
+            self._warn_of_pools(node, listed)
         for pool in listed:
             name = str(pool["metadata"]["name"])
             members = [node for node in nodes if pools.primary(node, listed) == name]
@@ -66,6 +68,16 @@ class Controller:
             status = pools.status(pool, members, dt.datetime.now(dt.UTC), render_error=error, held=held)
             if status != (pool.get("status") or {}):
                 pool.update(self._kube.replace({**pool, "status": status}, "status"))
+
+    def _warn_of_pools(self, node: Object, listed: Sequence[Object]) -> None:
+        """Say, once, that a node is in several custom pools: nothing configures it."""
+        name, found = str(node["metadata"]["name"]), pools.candidate_pools(node, listed)
+        custom = found if len(found) > 1 else []
+        if custom and custom != self._several.get(name):
+            text = f"node {name} belongs to {len(custom)} custom roles ({', '.join(custom)}), cannot proceed with it"
+            log.error("%s", text)
+            self._say(node, "SeveralPools", text, "Warning")
+        self._several[name] = custom
 
     def _generate(
         self, configs: Sequence[Object], listed: Sequence[Object], others: Sequence[Object]

@@ -27,14 +27,19 @@ def notes(node: Object) -> dict[str, str]:
     return node["metadata"].get("annotations") or {}
 
 
-def primary(node: Object, pools: Iterable[Object]) -> str:
-    """Return the name of the pool that configures a node: master or arbiter, else its custom pool, else worker; empty
-    for a node of no pool, and of two custom ones."""
+def candidate_pools(node: Object, pools: Iterable[Object]) -> list[str]:
+    """Return the names of the pools that would configure a node: master or arbiter, else its custom pools, else worker.
+    More than one is a mistake, and then none does (reference/machine-configs.md §1)."""
     labels = node["metadata"].get("labels") or {}
     names = [str(p["metadata"]["name"]) for p in pools if matches(p["spec"].get("nodeSelector"), labels)]
     own = [name for name in names if name in _OWN]
     custom = [name for name in names if name not in (*_OWN, "worker")]
-    chosen = own[:1] or custom or names
+    return own[:1] or custom or names
+
+
+def primary(node: Object, pools: Iterable[Object]) -> str:
+    """Return the name of the pool that configures a node; empty for a node of no pool, and of two custom ones."""
+    chosen = candidate_pools(node, pools)
     return chosen[0] if len(chosen) == 1 else ""
 
 

@@ -1,7 +1,8 @@
 """Revisions of the control plane's static pods: numbered, onto a node after the other, and back by themselves
 (docs/certificates.md; OpenShift's library-go staticpod, kubeadm's phases/upgrade/staticpods.go).
 
-Manifests, images, files that are read at a start alone, and `spec.forceRedeploymentReason` make up the wanted content.
+Manifests, images, files that are read at a start alone, etcd's voting members, which the API servers ask, and
+`spec.forceRedeploymentReason` make up the wanted content.
 When its hash differs from that of the latest revision, there is a new one. A node gets it by an installer pod, which
 takes it back when it does not answer in time; the next node follows when the pods of the one before have the new
 content and are Ready. All static pods share one number, and a pod whose own content is the same goes on running.
@@ -45,6 +46,9 @@ OPERATOR = "operator.openshift.io/v1"
 STATUS = "revision-status-"
 #: The annotation of a node's manifests that says which members its etcd has joined.
 PEERS = "node0.example/initial-cluster"
+#: The ConfigMap with the addresses of etcd's voting members; and what says which of them a revision's API servers
+#: ask, as a key of its status, and which a node's asks, as an annotation of its manifests.
+ENDPOINTS, SERVERS, ASKED = "etcd-endpoints", "etcd-servers", "node0.example/etcd-servers"
 #: Revisions whose objects stay, as OpenShift's operators keep them.
 KEPT = 5
 #: The operators whose static pods these are, with the pod of each that is looked at.
@@ -81,9 +85,9 @@ def at_start(files: Mapping[str, str]) -> dict[str, str]:
     return {path: text for path, text in files.items() if path in READ_AT_START}
 
 
-def digest(wanted: Wanted, files: Mapping[str, str], reason: str) -> str:
+def digest(wanted: Wanted, files: Mapping[str, str], reason: str, servers: Sequence[str] = ()) -> str:
     """Return the hash of a revision: the same for all nodes, so made for one that has no name and no address."""
-    stages = staticpods.control_plane(wanted.config, wanted.release_image, "192.0.2.1", "node")
+    stages = staticpods.control_plane(wanted.config, wanted.release_image, "192.0.2.1", "node", servers=servers)
     texts = manifests(stages, wanted.images, at_start(files), reason)
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -155,7 +159,7 @@ class Revisions:
         self._kube = kube
         self._wanted = wanted
         self._latest: Object | None = None
-        self._inputs: tuple[dict[str, str], str] | None = None
+        self._inputs: tuple[dict[str, str], str, list[str]] | None = None
         self._digest = ""
         self._states: dict[str, NodeState] = {}
 
@@ -191,14 +195,17 @@ class Revisions:
         if stored is None:
             return
         files = files_of(stored)
-        inputs = (at_start(files), reason)
+        endpoints = self._kube.get("v1", "ConfigMap", ENDPOINTS, NAMESPACE) or {}
+        servers = sorted((endpoints.get("data") or {}).values())
+        inputs = (at_start(files), reason, servers)
         if inputs != self._inputs:  # which takes 20 ms to find
-            self._inputs, self._digest = inputs, digest(self._wanted, files, reason)
+            self._inputs, self._digest = inputs, digest(self._wanted, files, reason, servers)
         wanted = self._digest
         if self._latest is not None and self._latest["data"]["hash"] == wanted:
             return
         number = self.latest + 1
-        status = config_map(NAMESPACE, f"{STATUS}{number}", {"revision": str(number), "hash": wanted, "reason": reason})
+        content = {"revision": str(number), "hash": wanted, "reason": reason, SERVERS: ",".join(servers)}
+        status = config_map(NAMESPACE, f"{STATUS}{number}", content)
         status["metadata"]["labels"] = {"node0.example/revision": ""}
         # First what belongs to it: once the revision is there, nothing of it is missing.
         self._kube.create(resource_secret(f"{CONTROL_PLANE}-{number}", at_start(files)))
@@ -220,54 +227,81 @@ class Revisions:
         self._kube.delete("v1", "Secret", f"{CONTROL_PLANE}-{number}", NAMESPACE)
         self._kube.delete("v1", "ConfigMap", f"{STATUS}{number}", NAMESPACE)
 
-    def install(self, node: Object, stages: Sequence[Stage], sources: Sequence[Object], peers: str) -> None:
-        """Give a node that joins its first static pods, of the latest revision, and the files of these Secrets. Raises
-        ClusterError."""
+    def install(
+        self,
+        node: Object,
+        stages: Sequence[Stage],
+        sources: Sequence[Object],
+        peers: str,
+        *,
+        servers: Sequence[str] = (),
+    ) -> None:
+        """Give a node that joins its first static pods, of the latest revision, and the files of these Secrets; its
+        API server asks ``servers``, addresses of etcd's voters now. Raises ClusterError."""
         if self._latest is None:
             raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE} is not there: no node can be given static pods")
         name = str(node["metadata"]["name"])
-        self._create(name, stages, sources, peers, before=0)
+        self._create(name, stages, sources, {PEERS: peers, ASKED: ",".join(servers)}, before=0)
         log.info("Node %s gets its static pods: %s", name, ", ".join(p.name for s in stages for p in s.pods))
 
+    def asking(self, view: View, address_: str) -> list[str]:
+        """Return the Ready nodes whose API servers ask the member of etcd at an address."""
+        names = [str(node["metadata"]["name"]) for node in view.masters if node_ready(node)]
+        return [name for name in names if address_ in self._asked(name, self._states.get(name, NodeState()))]
+
+    def _asked(self, node: str, state: NodeState) -> set[str]:
+        maps = [
+            self._kube.get("v1", "ConfigMap", pods_map_name(node, number), NAMESPACE)
+            for number in (state.current, state.target)
+            if number
+        ]
+        notes = [found["metadata"].get("annotations") or {} for found in maps if found]
+        return {ip for note in notes for ip in note.get(ASKED, "").split(",")}
+
     def _create(
-        self, name: str, stages: Sequence[Stage], sources: Sequence[Object], peers: str, *, before: int
+        self, name: str, stages: Sequence[Stage], sources: Sequence[Object], notes: dict[str, str], *, before: int
     ) -> None:
         assert self._latest is not None
         number, reason = self.latest, self._latest["data"]["reason"]
         files = {path: text for source in sources for path, text in files_of(source).items()}
         texts = manifests(stages, self._wanted.images, at_start(files), reason)
         pods = config_map(NAMESPACE, pods_map_name(name, number), texts)
-        pods["metadata"]["annotations"] = {PEERS: peers}
+        pods["metadata"]["annotations"] = notes
         self._kube.create(pods)
         pod = installer_pod(name, self._wanted.release_image, sources, revision=number, before=before)
         self._kube.create(pod)
 
-    def _stages(self, node: Object, peers: str) -> list[Stage]:
+    def _stages(self, node: Object, peers: str, servers: Sequence[str]) -> list[Stage]:
         name, ip = str(node["metadata"]["name"]), address(node).strip("[]")
         wanted = self._wanted
         if machineconfig.role_of(node) == "arbiter":
             return staticpods.arbiter(wanted.config, ip, name, peers)
-        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers)
+        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers, servers=servers)
         if wanted.config.fenced:
             stages[0] = Stage("etcd", [staticpods.etcd_tools()])  # pacemaker runs etcd
         return stages
 
     def _begin(self, node: Object, state: NodeState) -> NodeState:
-        """Give a node the latest revision."""
-        name = str(node["metadata"]["name"])
-        before = self._kube.get("v1", "ConfigMap", pods_map_name(name, state.current), NAMESPACE) or {"metadata": {}}
-        peers = (before["metadata"].get("annotations") or {}).get(PEERS, "")
+        """Give a node the latest revision. One whose manifests are gone has lost its member of etcd, and joins anew
+        before that; those of one node's first revision came with its Ignition config."""
+        assert self._latest is not None
+        name, ip = str(node["metadata"]["name"]), address(node).strip("[]")
+        before = self._kube.get("v1", "ConfigMap", pods_map_name(name, state.current), NAMESPACE)
+        if before is None and not (self._wanted.config.single_node and state.current == 1):
+            return NodeState()
+        peers = ((before or {"metadata": {}})["metadata"].get("annotations") or {}).get(PEERS, "")
         source = self._kube.get("v1", "Secret", f"{CONTROL_PLANE}-{self.latest}", NAMESPACE)
         if source is None:
             raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE}-{self.latest} is not there: node {name} waits")
-        stages = self._stages(node, peers)
+        servers = [other for other in self._latest["data"].get(SERVERS, "").split(",") if other not in ("", ip)]
+        stages = self._stages(node, peers, servers)
         if machineconfig.role_of(node) == "arbiter":
             # Nothing else writes its own certificate, which may have been renewed.
             own = files_of(self._kube.get("v1", "Secret", PERSONAL + name, NAMESPACE) or {"metadata": {}})
             own |= {path: text for path, text in files_of(source).items() if path.startswith("etcd-certs/")}
             source = resource_secret(f"{PERSONAL}{name}-{self.latest}", own)
             self._kube.create(source)
-        self._create(name, stages, [source], peers, before=state.current)
+        self._create(name, stages, [source], {PEERS: peers, ASKED: ",".join(servers)}, before=state.current)
         log.info("Node %s gets revision %d of its static pods", name, self.latest)
         return NodeState(state.current, self.latest, state.failed, state.reasons)
 

@@ -6,6 +6,9 @@ own files (a Secret and a ConfigMap), then an installer pod, which writes them o
 stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two
 other members vote, the bootstrap host's member is removed. An arbiter gets a member of etcd and nothing else;
 workers get no static pod.
+
+All API servers ask all members that vote: when nobody is on the way any more, the list goes into a revision. A learner
+refuses their requests, so a member joins at an address only when no API server asks there.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import base64
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from installer.common.certificates import Pair
 from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
@@ -26,7 +30,7 @@ from lab.release.cluster.kube.resources import config_map
 from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
-from lab.release.cluster.nodes.revisions import OPERATOR, Revisions, Wanted, is_busy, is_installer
+from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted, is_busy, is_installer
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
@@ -49,7 +53,7 @@ LEAVE_SECONDS = 120.0
 def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
     """Make what the bootstrap host leaves in the API for the operator: common files, all certificates, its own
     address."""
-    endpoints = config_map(NAMESPACE, "etcd-endpoints", {})
+    endpoints = config_map(NAMESPACE, ENDPOINTS, {})
     endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
     return [
         resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
@@ -136,6 +140,12 @@ def peers_for(node_name: str, node_url: str, members: list[Member]) -> str:
     return ",".join([*sorted(entries), f"{node_name}={node_url}"])
 
 
+def voters(members: Iterable[Member]) -> dict[str, str]:
+    """Return the addresses of the members that vote, but the bootstrap host's, by the hexadecimal id."""
+    chosen = [m for m in members if m.votes and m.name != BOOTSTRAP_MEMBER]
+    return {f"{int(m.id):x}": str(urlsplit(m.peer_urls[0]).hostname) for m in chosen}
+
+
 class Scaling:
     """The operator's work; `step` does what can be done now."""
 
@@ -182,8 +192,9 @@ class Scaling:
         joining = sorted(pending, key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
         busy = [p for p in view.pods if is_busy(p)]
+        self._list(members, calm=not pending, missing=view.missing_members)
         if joining and not busy:
-            self._add_control_plane(etcd, members, joining)
+            self._add_control_plane(view, etcd, members, joining)
         if pending or any(not m.votes for m in members) or view.missing_nodes:
             return True
         # Only then: from now on pacemaker says who is a member.
@@ -205,7 +216,22 @@ class Scaling:
             departures.tidy(self._kube, names)
         self._tidied = names
 
-    def _add_control_plane(self, etcd: Etcd, members: list[Member], joining: list[Object]) -> None:
+    def _list(self, members: list[Member], *, calm: bool, missing: int) -> None:
+        """Keep etcd-endpoints, by which API servers know the members: one that has gone leaves at once, and those that
+        have come are added when all vote, so that they make one revision; the first list has all that an installation
+        waits for. Where pacemaker runs etcd, each API server asks its own node's alone: the other may be a learner at
+        any time."""
+        stored = self._kube.get("v1", "ConfigMap", ENDPOINTS, NAMESPACE)
+        if stored is None or self._fencing is not None:
+            return
+        before, found = stored.get("data") or {}, voters(members)
+        calm = calm and len(found) == len(members) and bool(before or not missing)
+        listed = found if calm else {key: ip for key, ip in before.items() if key in found}
+        if listed != before:
+            self._kube.replace({**stored, "apiVersion": "v1", "kind": "ConfigMap", "data": listed})
+            log.info("API servers are to ask etcd at %s", ", ".join(sorted(listed.values())) or "their own nodes")
+
+    def _add_control_plane(self, view: View, etcd: Etcd, members: list[Member], joining: list[Object]) -> None:
         """Begin with the first node that may; one member at a time becomes a voter."""
         started = [n for n in joining if (m := member_of(n, members)) is not None and m.name != BOOTSTRAP_MEMBER]
         node = (started or joining)[0]
@@ -213,6 +239,9 @@ class Scaling:
         if not started:
             if any(not m.votes for m in members) or member_of(node, members) is not None:
                 return  # another member is still on its way, or the bootstrap host's has this address
+            if asking := self._revisions.asking(view, address(node).strip("[]")):
+                log.info("%s waits: API servers still ask etcd there, those of %s", url, ", ".join(asking))
+                return
             etcd.add_learner(url)
             members = etcd.members()
             log.info("etcd has a new member at %s", url)
@@ -236,8 +265,9 @@ class Scaling:
         common = self._kube.get("v1", "Secret", CONTROL_PLANE, NAMESPACE)
         if common is None:
             raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE} is not there: node {name} cannot be installed")
-        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers)
-        self._revisions.install(node, stages, [common, personal], peers)
+        servers = sorted(set(voters(members).values()) - {ip})
+        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers, servers=servers)
+        self._revisions.install(node, stages, [common, personal], peers, servers=servers)
 
     def _remove_bootstrap(self, etcd: Etcd, members: list[Member]) -> list[Member]:
         bootstrap = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, field
 
-import yaml
-
+from installer.common.formats import yamltext
 from lab.release.cluster.kube.payload import Images
 
 RESOURCES = "/etc/kubernetes/static-pod-resources"
@@ -100,7 +99,7 @@ class StaticPod:
                 ],
             },
         }
-        return yaml.safe_dump(pod, sort_keys=False, width=200)
+        return yamltext.dump(pod)  # PyYAML leaves a hash of digits plain, as which the kubelet takes no annotation
 
     def podman(self, images: Images) -> str:
         """Its container as one shell command, for the bootstrap host."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.pods.pod import RESOURCES, Probe, Stage, StaticPod
 
 ETCD_DATA = "/var/lib/etcd"
+#: The API server's option with the members of etcd that it asks.
+ETCD_SERVERS = "--etcd-servers"
 #: On the node, and where the version operator reads the payloads of releases to go to.
 PAYLOADS = "/etc/cvo/updatepayloads"
 #: OpenShift's own requests, which the kernel turns into shares of a busy CPU: with little of it, etcd missed its
@@ -133,8 +137,16 @@ def feature_gates(config: InstallConfig) -> list[str]:
     return ["--feature-gates=IPv6DualStack=true"] if config.dual_stack else []
 
 
-def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
-    """Return the API server, with a serving certificate for each name by which it is reached."""
+def client_urls(node_ip: str, servers: Iterable[str]) -> str:
+    """Return the members of etcd that a node's API server asks in turn: its own, and those at the other addresses of
+    ``servers``, sorted."""
+    others = (f"https://{url_host(ip)}:2379" for ip in servers if ip != node_ip)
+    return ",".join(sorted(["https://localhost:2379", *others]))
+
+
+def kube_apiserver(config: InstallConfig, node_ip: str, servers: Iterable[str] = ()) -> StaticPod:
+    """Return the API server, with a serving certificate for each name by which it is reached; it asks the members of
+    etcd at the addresses ``servers`` beside its own."""
     secrets = f"{RESOURCES}/kube-apiserver-certs"
     sni = [
         f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
@@ -160,7 +172,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             f"--etcd-cafile={secrets}/etcd-ca.crt",
             f"--etcd-certfile={secrets}/etcd-client.crt",
             f"--etcd-keyfile={secrets}/etcd-client.key",
-            "--etcd-servers=https://localhost:2379",
+            f"{ETCD_SERVERS}={client_urls(node_ip, servers)}",
             # A Service may prefer endpoints of the node that asks: the cluster's DNS does.
             "--feature-gates=ServiceTopology=true",
             *feature_gates(config),
@@ -357,7 +369,13 @@ def keepalived() -> StaticPod:
 
 
 def control_plane(
-    config: InstallConfig, release_image: str, node_ip: str, member: str, *, peers: str = ""
+    config: InstallConfig,
+    release_image: str,
+    node_ip: str,
+    member: str,
+    *,
+    peers: str = "",
+    servers: Iterable[str] = (),
 ) -> list[Stage]:
     """Return a control plane node's static pods, by stages: clients of the API server start when it answers."""
     rest = [
@@ -371,7 +389,7 @@ def control_plane(
         Stage(
             "etcd", [etcd(node_ip, member, peers, alone=config.single_node and not peers, listen=config.any_address)]
         ),
-        Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
+        Stage("kube-apiserver", [kube_apiserver(config, node_ip, servers)]),
         Stage("operators", rest),
     ]
 

@@ -18,6 +18,7 @@ from lab.release.cluster.nodes.revisions import Wanted, at_start
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.installerpod import CONTROL_PLANE, KUBERNETES, NAMESPACE, content, files_of
 from lab.release.cluster.pods.pod import CONTENT_ENV, StaticPod
+from lab.release.cluster.pods.staticpods import ETCD_SERVERS
 from lab.release.cluster.version_operator.retrieval import container_states, run_pod
 
 log = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ SECONDS = 300.0
 POLL_SECONDS = 1.0
 #: For how long a pod without a readiness probe must have run: one that cannot start ends within a few seconds.
 SETTLE_SECONDS = 6.0
-#: Arguments of etcd that hold only for a member's first start, which was another release's.
-FIRST_START = ("--initial-cluster=", "--initial-cluster-state=")
+#: Arguments that are no release's: etcd's for a member's first start, and the members that an API server asks.
+OWN_ARGUMENTS = ("--initial-cluster=", "--initial-cluster-state=", f"{ETCD_SERVERS}=")
 #: In the pod that replaces a static pod's file: the file before stays, and can be put back.
 _PLACE = """cd /host/manifests
 mkdir -p ../manifests-before
@@ -75,23 +76,22 @@ def stuck(pods: Sequence[Object], namespaces: Sequence[str]) -> str:
 
 
 def static_pods(wanted: Wanted, node: Object, mirrors: Sequence[Object]) -> list[StaticPod]:
-    """Return the static pods that a control plane node is to run; etcd joins whom it has joined before."""
+    """Return the static pods that a control plane node is to run; etcd joins whom it has joined before, and the API
+    server asks the members that it has asked."""
     name, ip = node["metadata"]["name"], address(node).strip("[]")
     stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name)
     pods = [pod for stage in stages for pod in stage.pods]
     running = {m["metadata"]["name"]: m for m in mirrors}
-    etcd = running.get(f"etcd-{name}")
-    return [_etcd(pod, etcd, fenced=wanted.config.fenced) if pod.name == "etcd" else pod for pod in pods]
+    if wanted.config.fenced:  # pacemaker runs etcd
+        pods = [staticpods.etcd_tools() if pod.name == "etcd" else pod for pod in pods]
+    return [_as_it_runs(pod, running.get(f"{pod.name}-{name}")) for pod in pods]
 
 
-def _etcd(pod: StaticPod, mirror: Object | None, *, fenced: bool) -> StaticPod:
-    """Return etcd's pod with the arguments of its first start that the running one has. Of nodes that fence each other
-    pacemaker runs etcd."""
-    if fenced:
-        return staticpods.etcd_tools()
+def _as_it_runs(pod: StaticPod, mirror: Object | None) -> StaticPod:
+    """Return a pod with the arguments of the running one that no release decides."""
     if mirror is None:
         return pod
-    old = [word for word in mirror["spec"]["containers"][0].get("command") or [] if word.startswith(FIRST_START)]
+    old = [word for word in mirror["spec"]["containers"][0].get("command") or [] if word.startswith(OWN_ARGUMENTS)]
     kept = {word.partition("=")[0]: word for word in old}
     return replace(pod, command=tuple(kept.get(word.partition("=")[0], word) for word in pod.command))
 

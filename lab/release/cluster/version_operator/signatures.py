@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lab.release.cluster.errors import Unverified
@@ -22,16 +22,23 @@ KEY_PREFIX = "verifier-public-key-"
 TYPE = "atomic container signature"
 #: gpgv needs milliseconds; under emulation a program's start alone takes a second.
 SECONDS = 30.0
+#: What gpgv says of signatures that are right and do not count (doc/DETAILS of GnuPG).
+_REFUSED = {"EXPSIG": "signature expired", "EXPKEYSIG": "the key has expired", "REVKEYSIG": "the key is revoked"}
 _ARMOR = re.compile(r"-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(.*?)(?:\n=[^\n]*)?\n-----END", re.DOTALL)
+
+
+def verification_data(manifests: Iterable[Manifest]) -> dict[str, str]:
+    """Return what a payload says of the verification of others: keys, and stores of signatures."""
+    for manifest in manifests:
+        obj = manifest.object
+        if obj["kind"] == "ConfigMap" and VERIFIER in (obj["metadata"].get("annotations") or {}):
+            return dict(obj.get("data") or {})
+    return {}
 
 
 def keyrings(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return the armored public keys of a payload by name; each of them must have signed a release."""
-    for manifest in manifests:
-        obj = manifest.object
-        if obj["kind"] == "ConfigMap" and VERIFIER in (obj["metadata"].get("annotations") or {}):
-            return {name: text for name, text in (obj.get("data") or {}).items() if name.startswith(KEY_PREFIX)}
-    return {}
+    return {name: text for name, text in verification_data(manifests).items() if name.startswith(KEY_PREFIX)}
 
 
 def dearmored(text: str) -> bytes:
@@ -50,17 +57,24 @@ def stored(config_maps: Sequence[Object], digest: str) -> list[bytes]:
 
 
 def _opened(signature: bytes, key: bytes) -> bytes:
-    """Return the signed content of a message. Raises Unverified when that key has not signed it."""
+    """Return the signed content of a message. Raises Unverified when that key has not signed it, or key or signature
+    have expired or been revoked: gpgv takes an expired key's for good, and tells only here."""
     with tempfile.TemporaryDirectory() as folder:
         ring, message, content = (Path(folder, name) for name in ("ring.gpg", "message", "content"))
         ring.write_bytes(key)
         message.write_bytes(signature)
-        argv = ["gpgv", "--homedir", folder, "--keyring", str(ring), "--output", str(content), str(message)]
+        argv = ["gpgv", "--homedir", folder, "--keyring", str(ring), "--status-fd", "1"]
+        argv += ["--output", str(content), str(message)]
         try:
             done = subprocess.run(argv, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unverified(f"gpgv: {error}") from error
-        if done.returncode != 0 or not content.exists():
+        words = [line.split() for line in done.stdout.decode(errors="replace").splitlines()]
+        seen = {line[1] for line in words if len(line) > 1}
+        for status, reason in _REFUSED.items():
+            if status in seen:
+                raise Unverified(reason)
+        if done.returncode != 0 or "GOODSIG" not in seen or not content.exists():
             lines = [line.removeprefix("gpgv: ") for line in done.stderr.decode(errors="replace").splitlines()]
             # Before the reason are lines on when the signature was made, by which key.
             reasons = [line for line in lines if not line.startswith(("Signature made", " "))]
@@ -107,6 +121,17 @@ def verify(digest: str, rings: Mapping[str, str], found: Sequence[bytes]) -> Non
         raise Unverified(f"unable to verify {digest} against keyrings: {', '.join(lacking)}{more}")
 
 
-def verify_in_cluster(kube: Kube, digest: str, rings: Mapping[str, str]) -> None:
-    """Check a release's digest against the signatures in the cluster. Raises Unverified, ApiError."""
-    verify(digest, rings, stored(kube.list("v1", "ConfigMap", NAMESPACE, SIGNATURES), digest))
+def verify_in_cluster(
+    kube: Kube, digest: str, rings: Mapping[str, str], fetch: Callable[[], tuple[list[bytes], list[str]]]
+) -> None:
+    """Check a release's digest against the signatures in the cluster, then also against those that ``fetch`` returns,
+    with what went wrong there. Raises Unverified, ApiError."""
+    found = stored(kube.list("v1", "ConfigMap", NAMESPACE, SIGNATURES), digest)
+    try:
+        verify(digest, rings, found)
+    except Unverified:
+        more, wrong = fetch()
+        try:
+            verify(digest, rings, [*found, *more])
+        except Unverified as error:
+            raise Unverified("; ".join([str(error), *wrong])) from error

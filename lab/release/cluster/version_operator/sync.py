@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from lab.release.cluster import pace
 from lab.release.cluster.errors import ApiError, ClusterError, LeaseLost, Stopped, Superseded, UnknownKind
-from lab.release.cluster.kube import conditions, lease
+from lab.release.cluster.kube import conditions, lease, payload
 from lab.release.cluster.kube.apply import apply
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Failure, Updates, Work, is_status, version_status
@@ -193,7 +193,7 @@ class Syncer:
             if stop.is_set():
                 raise Stopped("told to stop")
             try:
-                if manifest.annotated("release.openshift.io/delete"):
+                if manifest.annotated(payload.DELETE):
                     meta = manifest.object["metadata"]
                     api, kind = manifest.object["apiVersion"], manifest.object["kind"]
                     with contextlib.suppress(UnknownKind):  # its kind's definition is gone, and it with that

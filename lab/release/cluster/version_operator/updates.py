@@ -76,7 +76,11 @@ def wanted(spec: Mapping[str, Any], status: Mapping[str, Any], current: Update) 
             rule = "there are multiple possible payloads for this version, specify the exact image"
             raise _invalid("version", rule, version)
         [image] = known
-    return current if image == current.image else Update(version, image, force)
+    if image != current.image:
+        return Update(version, image, force)
+    if version and version != current.version:
+        raise _invalid("version", f"spec.desiredUpdate.image is that of {current.version}", version)
+    return current
 
 
 def upgradeable(spec: Mapping[str, Any], operators: Sequence[Object]) -> tuple[str, str] | None:

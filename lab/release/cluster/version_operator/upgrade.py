@@ -18,7 +18,7 @@ from lab.release.cluster.kube.conditions import Failure, State, Updates, Work
 from lab.release.cluster.kube.payload import Images, Manifest
 from lab.release.cluster.kube.resources import CONFIG
 from lab.release.cluster.nodes.revisions import Wanted
-from lab.release.cluster.version_operator import graph, retrieval, signatures, updates
+from lab.release.cluster.version_operator import graph, retrieval, signatures, stores, updates
 from lab.release.cluster.version_operator.rollout import StaticPods
 from lab.release.cluster.version_operator.updates import Update
 
@@ -45,7 +45,7 @@ class Upgrader:
 
     def __init__(self, kube: Kube, manifests: Sequence[Manifest], wanted: Wanted, values: Mapping[str, str]) -> None:
         self._kube = kube
-        self._rings = signatures.keyrings(manifests)
+        self._rings, self._stores = signatures.keyrings(manifests), stores.of_payload(manifests)
         self._wanted = wanted
         self._values = values
         self.current = Update(wanted.images.version, wanted.release_image)
@@ -107,7 +107,14 @@ class Upgrader:
         verified, risks = True, []
         failed = f"Retrieving payload failed {update.shown} failure="
         try:
-            signatures.verify_in_cluster(self._kube, update.digest, self._rings)
+            signatures.verify_in_cluster(
+                self._kube,
+                update.digest,
+                self._rings,
+                lambda: stores.signatures(
+                    stores.chosen(self._kube, cluster_version["spec"], self._stores), update.digest
+                ),
+            )
         except Unverified as error:
             if not update.force:
                 raise ReleaseRefused("RetrievePayload", f"{failed}The update cannot be verified: {error}") from error

@@ -1,6 +1,8 @@
 """Ignition configs, machine configs and etcd's data in them."""
 
+import gzip
 import json
+import tracemalloc
 
 import pytest
 import yaml
@@ -43,6 +45,19 @@ def test_merge_is_associative_and_the_child_wins(a, b, c):
 def test_file_contents_survive(raw, compress):
     entry = ignition.file("/x", raw, compress=compress)["contents"]
     assert read_data_url(entry["source"], entry.get("compression")) == raw
+
+
+def test_a_gzip_that_unpacks_to_more_than_a_node_can_hold_is_refused_before_it_does():
+    packed = gzip.compress(bytes(ignition.MAX_UNPACKED), 1)
+    assert len(ignition.read(ignition.data_url(packed), "gzip")) == ignition.MAX_UNPACKED
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="more than 16 MiB"):
+        ignition.read(ignition.data_url(packed * 12), "gzip")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * ignition.MAX_UNPACKED
+    with pytest.raises(ValueError, match="cannot be decoded"):
+        ignition.read(ignition.data_url(packed[:-4]), "gzip")
 
 
 def test_percent_encoded_data_urls_are_read():

@@ -357,6 +357,20 @@ def test_a_change_that_no_running_node_can_do_stops_at_the_first(world: World) -
     assert (world.reboots, world.master()["Updated"]["status"]) == ([], "True")
 
 
+def test_a_node_of_two_custom_pools_gets_no_config_and_is_told_once(world: World) -> None:
+    for name in ("gpu", "infra"):
+        custom = machineconfig.machine_config_pool("worker")
+        custom["metadata"] = {"name": name, "uid": "u"}
+        custom["spec"]["nodeSelector"] = {"matchLabels": {f"node-role.kubernetes.io/{name}": ""}}
+        world.api.create(custom)
+    node = world.api.objects["Node", "", "m2"]
+    node["metadata"]["labels"] = {f"node-role.kubernetes.io/{role}": "" for role in ("worker", "gpu", "infra")}
+    world.turn(3)
+    [event] = [e for e in world.api.all("Event") if e["reason"] == "SeveralPools"]
+    assert event["message"] == "node m2 belongs to 2 custom roles (gpu, infra), cannot proceed with it"
+    assert world.notes("m2")[pools.DESIRED] == world.first
+
+
 def test_drift_is_told_and_mended_by_hand_or_by_force(world: World) -> None:
     world.turn()
     file = world.hosts["m1"].at("/etc/kubernetes/kubelet.conf")

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from installer.common.formats import yamltext
 from lab.release.cluster import tls
 from lab.release.cluster.errors import RolledBack
 from lab.release.cluster.kube.conditions import Finding
@@ -115,6 +116,26 @@ def test_a_new_content_reaches_one_node_after_the_other():
     assert "--initial-cluster=p=q" in stored["data"]["0-etcd_etcd.yaml"], "it stays what it joined"
 
 
+def test_api_servers_follow_the_members_of_etcd_by_a_revision():
+    world = World()
+    endpoints = world.api.get("", "ConfigMap", revisions.ENDPOINTS, installerpod.NAMESPACE)
+    endpoints["data"] = {f"{n}": f"192.0.2.{n}" for n in range(3)}
+    for name in ("m0", "m1", "m2"):
+        world.step()
+        world.end(name, 2)
+        world.start(name, 2)
+    assert not world.step()
+    stored = world.api.get("", "ConfigMap", "static-pods-m1-2", installerpod.NAMESPACE)["data"]
+    asked = "--etcd-servers=https://192.0.2.0:2379,https://192.0.2.2:2379,https://localhost:2379\n"
+    assert asked in stored["1-kube-apiserver_kube-apiserver.yaml"]
+    joined_last = staticpods.client_urls("192.0.2.2", ["192.0.2.0", "192.0.2.1"])
+    assert joined_last == staticpods.client_urls("192.0.2.2", endpoints["data"].values()), "it is not started anew"
+    seen = View(world.api, None, NOW, world.nodes, [], "d", "a", CONFIG)
+    assert world.operator.asking(seen, "192.0.2.2") == ["m0", "m1"]
+    world.nodes[0]["status"] = {}
+    assert world.operator.asking(seen, "192.0.2.2") == ["m1"], "a node that is lost holds up no other"
+
+
 def test_a_revision_that_was_taken_back_stops_there_and_the_next_one_goes_on():
     world = World()
     world.force("bad")
@@ -142,6 +163,17 @@ def test_an_installer_that_lost_its_power_is_made_anew():
     pod = world.api.get("v1", "Pod", "installer-2-m0", installerpod.NAMESPACE)
     assert not pod.get("status")
     assert world.current()["m0"]["targetRevision"] == 2
+
+
+def test_a_node_that_has_lost_its_member_joins_before_it_gets_a_revision():
+    world = World()
+    world.api.delete("v1", "ConfigMap", "static-pods-m0-1", installerpod.NAMESPACE)
+    world.api.delete("v1", "Pod", "installer-1-m0", installerpod.NAMESPACE)
+    world.force("because")
+    world.step()
+    world.step()
+    assert world.current()["m1"]["targetRevision"] == 2
+    assert world.api.get("", "Pod", "installer-2-m0", installerpod.NAMESPACE) is None
 
 
 def test_an_arbiter_gets_its_own_certificate_and_no_key_of_the_control_plane():
@@ -217,6 +249,13 @@ def test_only_a_pod_whose_own_content_changes_is_started_anew():
     before = installerpod.manifests(stages, IMAGES, files)
     after = installerpod.manifests(stages, IMAGES, files | {"kube-scheduler/kubeconfig": "c"})
     assert [name for name in before if before[name] != after[name]] == ["2-operators_kube-scheduler.yaml"]
+
+
+@pytest.mark.parametrize("content", ["1234567890123e45", "0899999999999999"])
+def test_a_hash_that_looks_like_a_number_is_quoted(content):
+    """To the kubelet's reader these are floats, and an annotation is none."""
+    text = staticpods.kube_scheduler(CONFIG).manifest(IMAGES, content)
+    assert yamltext.load(text)["metadata"]["annotations"][CONTENT] == content
 
 
 # ---- on the node
@@ -306,14 +345,17 @@ def test_a_revision_that_runs_stays_and_old_ones_go(host, monkeypatch):
 def test_the_virtual_addresses_leave_a_node_before_its_api_server_does(host, monkeypatch, tmp_path, changed, leaves):
     kubernetes, files, pods = host
     program = tmp_path / "keepalived"
-    shutil.copy("/bin/sleep", program)
+    shutil.copy("/bin/cat", program)
     for name in ("0-etcd_etcd", "1-kube-apiserver_kube-apiserver", "2-operators_b"):
         (pods / f"{name}.yaml").write_text(manifest("same"))
     revision_one = kubernetes / "static-pod-resources" / "control-plane-pod-1"
     shutil.copytree(pods, revision_one / "pods")
     (pods / f"{changed}.yaml").write_text(manifest("new"))
     seen = []
-    with subprocess.Popen([program, "60"]) as process:
+    with subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        # Popen returns a moment before the kernel gives the process its new name: an answer shows that it has it.
+        process.stdin.write(b"x")
+        assert process.stdout.read(1) == b"x"
         (tmp_path / "proc" / str(process.pid)).symlink_to(f"/proc/{process.pid}")
         monkeypatch.setattr(nodeinstall.time, "sleep", lambda seconds: process.wait(10))
         monkeypatch.setattr(nodeinstall, "place_stages", lambda *_, **__: seen.append(process.poll()))

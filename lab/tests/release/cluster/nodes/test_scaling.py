@@ -265,6 +265,40 @@ def test_a_lost_node_leaves_etcd_and_joins_anew_under_its_name(world, joined):
     assert files[installerpod.MEMBER_ID] == learner != before
 
 
+def test_no_member_joins_where_an_api_server_asks(world, joined):
+    """A learner refuses its requests."""
+    operator, api, members, ips = world
+    lose(members, 2)
+    until(lambda: "m2" not in (voters(operator, api, joined[:1]) or {"m2": ""}))
+    notes = api.get("", "ConfigMap", "static-pods-m1-1", installerpod.NAMESPACE)["metadata"]["annotations"]
+    notes[revisions.ASKED] = f"{ips[0]},{ips[2]}"
+    api.get("", "Etcd", "cluster")["status"]["nodeStatuses"] = [{"nodeName": "m1", "currentRevision": 1}]
+    joined[0]["status"] |= {"conditions": [{"type": "Ready", "status": "True"}]}
+    for _ in range(3):
+        until(lambda: voters(operator, api, joined))
+    assert ips[2] not in str(until(lambda: _members(operator)))
+    notes[revisions.ASKED] = ips[0]
+    until(lambda: voters(operator, api, joined) and ips[2] in str(_members(operator)))
+
+
+def test_api_servers_know_voters_only_and_those_that_come_together_at_once(world):
+    operator, api, *_ = world
+
+    def listed(*found, calm=True, missing=0):
+        operator._list(list(found), calm=calm, missing=missing)
+        return api.get("", "ConfigMap", revisions.ENDPOINTS, installerpod.NAMESPACE)["data"]
+
+    a, b, c = (Member(str(n), f"m{n}", (f"https://[fd00::{n}]:2380",), False) for n in (10, 11, 12))
+    bootstrap = Member("9", scaling.BOOTSTRAP_MEMBER, ("https://192.0.2.9:2380",), False)
+    assert listed(a, b, missing=1) == {}, "the first list has all that an installation waits for"
+    assert listed(a, b, bootstrap) == {}
+    assert listed(a, b, replace(c, learner=True)) == {}
+    assert listed(a, b, calm=False) == {}
+    assert listed(a, b) == {"a": "fd00::10", "b": "fd00::11"}
+    assert listed(a, replace(c, name="")) == {"a": "fd00::10"}, "one that has gone leaves at once"
+    assert listed(a, c) == {"a": "fd00::10", "c": "fd00::12"}
+
+
 def test_a_member_that_the_quorum_needs_stays_and_the_operator_says_why(world, joined):
     operator, api, members, _ = world
     lose(members, 1)

@@ -40,6 +40,10 @@ def test_what_is_asked_for_is_found(asked, expected):
     [
         ({"force": True}, "spec.desiredUpdate.version: Required value: must specify version or image"),
         ({"version": "next"}, 'Invalid value: "next": must be a semantic version'),
+        (
+            {"image": CURRENT.image, "version": "4.18.9"},
+            f'"4.18.9": spec.desiredUpdate.image is that of {CURRENT.version}',
+        ),
         ({"version": "4.18.9"}, 'Invalid value: "4.18.9": when image is empty the update must be a previous version'),
     ],
 )

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from lab.release.cluster.errors import ApiError, ClusterError, Unverified, WaitError
-from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.kube.payload import PROFILE, Images
 from lab.release.cluster.nodes.revisions import Wanted
 from lab.release.cluster.version_operator import retrieval, rollout, upgrade
 from lab.release.cluster.version_operator.retrieval import copying_pod, folder, run_pod, trouble
@@ -35,7 +35,7 @@ def letting_in(monkeypatch, tmp_path):
     monkeypatch.setattr(retrieval, "retrieve", lambda kube, update, stop: tmp_path)
 
     def take(update, spec=None, signed=True):
-        def verify(kube, digest, rings):
+        def verify(kube, digest, rings, fetch):
             if not signed:
                 raise Unverified(f"unable to verify {digest} against keyrings: k")
 
@@ -81,6 +81,17 @@ def test_a_payload_that_cannot_be_read_is_refused(letting_in):
     (root / "release-manifests" / "release-metadata").write_text("{}")
     release, told = take(Update("", NEW))
     assert (release, told[1]) == (None, "LoadPayload")
+
+
+@pytest.mark.parametrize(("name", "refused"), [("openshift-cluster-version", True), ("openshift-extra", False)])
+def test_a_payload_that_would_delete_what_its_operator_needs_is_refused(letting_in, name, refused):
+    take, root = letting_in
+    notes = {PROFILE: "true", "release.openshift.io/delete": "true"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": notes}}
+    (root / "manifests" / "0000_50_x_01.yaml").write_text(json.dumps(namespace))
+    release, told = take(Update("", NEW, force=True))
+    assert (release is None, told[1]) == (refused, "LoadPayload" if refused else "PayloadLoaded")
+    assert (f'0000_50_x_01.yaml: deletes namespace "{name}"' in told[2]) == refused
 
 
 def test_force_goes_on_and_keeps_what_was_found(letting_in):
