@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
 SEED = whole_type(0, 1_000_000)
 DEFAULT = "image"
+#: Seeds for `judges` that nothing was chosen by.
+HELD_OUT = (90_001, 90_002, 90_003)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "fault-times": Benchmark(
         "how long faults went unnamed, from the evidence of runs", _run_of("naming", "evidence"), alone=True
     ),
+    "judges": Benchmark(
+        "node0's judges, scored on other people's labelled data",
+        _run_of("judges.report", "data", "otava", "seeds"),
+        alone=True,
+    ),
     "oracle": Benchmark(
         "verdicts, errors and manifests of many inputs against those of a stock openshift-install",
         _run_of("oracle.comparison", "installer", "seed"),
@@ -97,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _options_of_machines(parser)
     _options_of_oracles(parser)
+    _options_of_judges(parser)
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: the most hosts to try (default: 2000)")
     parser.add_argument("--hub-hosts", type=COUNT, default=500, help="hub: hosts, ten a cluster (default: 500)")
     parser.add_argument(
@@ -140,6 +149,22 @@ def _options_of_oracles(parser: argparse.ArgumentParser) -> None:
     add("--worlds", type=COUNT, default=200, help="oracle-service: number of scenarios (default: 200)")
 
 
+def _options_of_judges(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("judges").add_argument
+    add(
+        "--data",
+        type=Path,
+        default=os.environ.get("NODE0_JUDGES_DATA"),
+        metavar="DIR",
+        help="judges: the folder of others' data (default: $NODE0_JUDGES_DATA)",
+    )
+    add("--otava", type=Path, metavar="PYTHON", help="judges: Python of an environment with Otava and its test data")
+    add(
+        "--seeds", type=SEED, nargs="+", default=HELD_OUT, metavar="SEED",
+        help="judges: seeds of what is made up (default: those that were held out from building)",
+    )  # fmt: skip
+
+
 def problems(args: argparse.Namespace) -> Iterator[str]:
     """Yield a line for each fault of the command line."""
     for name in args.what:
@@ -153,7 +178,9 @@ def problems(args: argparse.Namespace) -> Iterator[str]:
         yield "oracle needs --installer PATH"
     if "oracle-service" in args.what and args.url is None:
         yield "oracle-service needs --url URL"
-    for path in (args.ca, args.user_token, args.token):
+    if args.data is not None and not args.data.is_dir():
+        yield f"{args.data}: no such folder"
+    for path in (args.ca, args.user_token, args.token, args.otava):
         if path is not None and not path.is_file():
             yield f"{path}: no such file"
 

@@ -261,14 +261,13 @@ class History:
         with self.writing() as db:
             db.execute("UPDATE payload SET good = ? WHERE name = ?", (good, payload))
 
-    def last_good(self, before: date) -> date | None:
-        """Return the day of the first run of the last payload that was accepted and run before a day."""
-        row = self.db.execute(
-            """SELECT min(run.began) AS began FROM run JOIN payload ON payload.id = run.payload WHERE payload.good = 1
-            GROUP BY payload.id HAVING began < ? ORDER BY began DESC LIMIT 1""",
-            (before.isoformat(),),
-        ).fetchone()
-        return date.fromisoformat(row["began"][:10]) if row else None
+    def good_payloads(self) -> list[tuple[date, str]]:
+        """Return the payloads that were accepted, by the day of their first run: that day, and the name."""
+        rows = self.db.execute(
+            """SELECT min(run.began) AS began, payload.name FROM run JOIN payload ON payload.id = run.payload
+            WHERE payload.good = 1 GROUP BY payload.id ORDER BY began"""
+        )
+        return [(date.fromisoformat(row["began"][:10]), row["name"]) for row in rows]
 
     def note(self, text: str, written: str, *, run: int | None = None, cluster: str | None = None) -> None:
         """Add a person's note to a run or a cluster of failures. Raises InformerError when there is none."""

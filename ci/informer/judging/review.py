@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import groupby
 
@@ -15,12 +17,26 @@ from ci.informer.arithmetic.durations import Durations
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.promotion import Kind, Record, promoted
 from ci.informer.arithmetic.proportions import Counts
-from ci.informer.arithmetic.regression import Assessment, assess, base_window, sample_window
+from ci.informer.arithmetic.regression import (
+    EARLIER,
+    OPEN_RULES,
+    Assessment,
+    Rules,
+    assess,
+    base_window,
+    best_basis,
+    sample_window,
+)
 from ci.informer.history.store import History, Row
 from ci.informer.judging.watching import Levels, Watch
+from lab.evidence.symptoms import Label
 
 #: Days of runs by which a job's kind is decided.
 KIND_DAYS = 30
+#: Days before the one that is judged in which a test's regression may have opened.
+TRACKED_DAYS = 28
+#: The release that a payload is one of: 4.20 of 4.20.1.
+_RELEASE = re.compile(r"(\d+)\.(\d+)")
 
 
 def counts_of(rows: Iterable[Row]) -> Counts:
@@ -33,11 +49,16 @@ def within(rows: Iterable[Row], begin: date, end: date) -> list[Row]:
     return [row for row in rows if begin <= row.day < end]
 
 
+def readiness_counts(rows: Iterable[Row]) -> Counts:
+    """As `counts_of`, without failures that the lab's or the host's symptoms explain: no regression is made of them."""
+    return counts_of(row for row in rows if row.label not in (Label.LAB, Label.HOST))
+
+
 def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B008 - frozen
     """Return a job's watch after all of its nights, judged as simulated nights are."""
     watch = Watch(levels)
     for day, night in groupby(rows, key=lambda row: row.day):
-        if (counts := counts_of(night)).runs:
+        if (counts := readiness_counts(night)).runs:
             watch.night(day, counts)
     return watch
 
@@ -81,30 +102,75 @@ class TestChange:
     assessment: Assessment
 
 
-def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
-    """Run and failures of each test in runs from a day on and before another one; a run's last attempt counts."""
+@dataclass
+class _Sums:
+    """A test's runs and failures by day, and the sums of stretches of them."""
+
+    days: list[date] = field(default_factory=list)
+    totals: list[Counts] = field(default_factory=lambda: [Counts()])
+
+    def add(self, day: date, counts: Counts) -> None:
+        """Add a day's runs; days come in their order."""
+        self.days.append(day)
+        self.totals.append(self.totals[-1] + counts)
+
+    def between(self, begin: date, end: date) -> Counts:
+        """Sum up the days from one on and before another."""
+        first, last = (self.totals[bisect_left(self.days, edge)] for edge in (begin, end))
+        return Counts(last.runs - first.runs, last.failures - first.failures)
+
+
+def _test_sums(history: History, begin: date, end: date) -> dict[str, _Sums]:
+    """Run and failures of each test by day, from a day on and before another one; a run's last attempt counts. Runs
+    that the lab or its host spoiled are left out, also those that were not invalid."""
     rows = history.db.execute(
-        """SELECT test.name, count(*) AS runs, sum(1 - good) AS failures FROM (
-            SELECT attempt.test, attempt.outcome = 'passed' AS good, max(attempt.position) FROM attempt
-            JOIN run ON run.id = attempt.run
-            WHERE run.began >= ? AND run.began < ? AND run.outcome != 'void'
+        """SELECT test.name, day, count(*) AS runs, sum(1 - good) AS failures FROM (
+            SELECT attempt.test, substr(run.began, 1, 10) AS day, attempt.outcome = 'passed' AS good,
+                max(attempt.position)
+            FROM attempt JOIN run ON run.id = attempt.run
+            WHERE run.began >= ? AND run.began < ? AND run.outcome != 'void' AND run.label NOT IN ('lab', 'host')
                 AND attempt.outcome IN ('passed', 'failed')
             GROUP BY attempt.test, attempt.run
-        ) JOIN test ON test.id = test GROUP BY test""",
+        ) JOIN test ON test.id = test GROUP BY test, day ORDER BY day""",
         (begin.isoformat(), end.isoformat()),
     )
-    return {row["name"]: Counts(row["runs"], row["failures"]) for row in rows}
+    sums = defaultdict[str, _Sums](_Sums)
+    for row in rows:
+        sums[row["name"]].add(date.fromisoformat(row["day"]), Counts(row["runs"], row["failures"]))
+    return sums
+
+
+def _bases(good: Sequence[tuple[date, str]], day: date) -> list[tuple[date, date]]:
+    """Return the stretches of history that a day is held against: before the last good payload, and before the last
+    one of each earlier release (4.19 before 4.20). `good` are the payloads' first days, and names."""
+    before = [(begun, _RELEASE.match(payload)) for begun, payload in good if begun < day]
+    if not before:
+        return [base_window(sample_window(day)[0])]
+    newest, release = before[-1]
+    lines = {(int(match[1]), int(match[2])): begun for begun, match in before if match}
+    here = (int(release[1]), int(release[2])) if release else (0, 0)
+    return [base_window(newest), *(base_window(lines[line]) for line in sorted(lines, reverse=True) if line < here)]
 
 
 def regressed_tests(history: History, day: date) -> list[TestChange]:
-    """List the tests that component readiness would call regressed on a day, the surest first."""
-    sample = _test_counts(history, *sample_window(day))
-    base = _test_counts(history, *base_window(history.last_good(day) or sample_window(day)[0]))
-    pairs = [(name, counts, base.get(name, Counts())) for name, counts in sample.items()]
-    changes = [TestChange(name, now, then, assess(now, then)) for name, now, then in pairs]
-    return sorted(
-        (change for change in changes if change.assessment.status.bad), key=lambda change: change.assessment.p
-    )
+    """List the tests that component readiness would call regressed on a day, the surest first. A regression that was
+    seen on the day before is open, and closes less readily than it opened."""
+    days = [day - timedelta(days=count) for count in range(TRACKED_DAYS, -1, -1)]
+    good = history.good_payloads()
+    bases = {on: _bases(good, on)[: 1 + EARLIER] for on in days}
+    oldest = min(begin for stretches in bases.values() for begin, _ in stretches)
+    changes = []
+    for name, sums in _test_sums(history, oldest, day + timedelta(days=1)).items():
+        change = None
+        for on in days:
+            sample = sums.between(*sample_window(on))
+            last, *earlier = (sums.between(*stretch) for stretch in bases[on])
+            base = best_basis(last, earlier)
+            assessment = assess(sample, base, OPEN_RULES if change else Rules())
+            change = TestChange(name, sample, base, assessment) if assessment.status.bad else None
+        if change is not None:
+            changes.append(change)
+    return sorted(changes, key=lambda change: change.assessment.p)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +224,7 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
     with history.writing() as db:
         number = db.execute("SELECT id FROM job WHERE name = ?", (job,)).fetchone()["id"]
         for day, night in groupby(rows, key=lambda row: row.day):
-            if not (counts := counts_of(night)).runs:
+            if not (counts := readiness_counts(night)).runs:
                 continue
             before, finding = watch.finding, watch.night(day, counts)
             if finding is not None and finding.again:

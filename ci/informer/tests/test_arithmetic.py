@@ -127,17 +127,23 @@ def test_the_baseline_ends_ten_days_before(day):
         (Counts(10, 3), Counts(1000, 0), Status.EXTREME),
         (Counts(10, 3), Counts(10, 1), Status.UNCHANGED),  # not sure
         (Counts(20, 3), Counts(100, 2), Status.REGRESSED),  # p 0.03
-        (Counts(1000, 50), Counts(1000, 0), Status.UNCHANGED),
+        (Counts(1000, 50), Counts(1000, 0), Status.REGRESSED),  # five points, and more in Sippy's floats
+        (Counts(1000, 100), Counts(1000, 50), Status.UNCHANGED),  # five points, and less
         (Counts(1000, 56), Counts(1000, 0), Status.REGRESSED),
         (Counts(1000, 145), Counts(1000, 0), Status.REGRESSED),
-        (Counts(1000, 150), Counts(1000, 0), Status.REGRESSED),
+        (Counts(1000, 150), Counts(1000, 0), Status.EXTREME),
         (Counts(1000, 155), Counts(1000, 0), Status.EXTREME),
-        (Counts(100, 0), Counts(100, 20), Status.IMPROVED),
+        (Counts(100, 0), Counts(100, 20), Status.UNCHANGED),  # too few failures, before all else
+        (Counts(100, 3), Counts(100, 20), Status.IMPROVED),
         (Counts(), Counts(100, 0), Status.MISSING),
+        (Counts(), Counts(), Status.NEW),
         (Counts(5, 5), Counts(), Status.NEW),
-        (Counts(6, 1), Counts(), Status.NEW_REGRESSED),
-        (Counts(20, 1), Counts(), Status.NEW),
-        (Counts(40, 3), Counts(), Status.NEW_REGRESSED),
+        (Counts(6, 1), Counts(), Status.NEW),
+        (Counts(6, 3), Counts(), Status.EXTREME),
+        (Counts(20, 2), Counts(), Status.NEW),
+        (Counts(30, 3), Counts(), Status.REGRESSED),  # 90 %
+        (Counts(29, 3), Counts(), Status.EXTREME),
+        (Counts(60, 3), Counts(), Status.NEW),  # 95 %
     ],
 )
 def test_a_test_is_assessed_as_component_readiness_does(sample, base, status):
@@ -148,12 +154,42 @@ def test_a_test_is_assessed_as_component_readiness_does(sample, base, status):
 def test_a_regression_has_failures_points_and_confidence(sample, base):
     assessment = assess(sample, base)
     if assessment.status in (Status.EXTREME, Status.REGRESSED):
-        worse = regression.points_worse(sample, base)
+        worse = base.pass_rate - sample.pass_rate if base.runs else 0.95 - sample.pass_rate
         assert sample.failures >= 3
-        assert worse > 5
-        assert assessment.p < 0.05
-        assert (assessment.status is Status.EXTREME) == (worse > 15)
-    assert assess(sample, sample).status in (Status.UNCHANGED, Status.MISSING)
+        assert worse > (0.05 if base.runs else 0)
+        assert assessment.p < 0.051 or not base.runs
+        assert (assessment.status is Status.EXTREME) == (worse > (0.15 if base.runs else 0.05))
+    assert assess(sample, sample).status in (Status.UNCHANGED, Status.NEW)
+
+
+@pytest.mark.parametrize(
+    ("sample", "base", "status"),
+    [
+        (Counts(100, 5), Counts(1000, 10), Status.REGRESSED),  # 4 points, p 0.01
+        (Counts(1000, 39), Counts(1000, 10), Status.UNCHANGED),  # under 3 points
+        (Counts(40, 3), Counts(200, 4), Status.REGRESSED),  # p 0.09
+        (Counts(40, 2), Counts(200, 0), Status.UNCHANGED),
+    ],
+)
+def test_an_open_regression_closes_less_readily_than_it_opens(sample, base, status):
+    assert assess(sample, base, regression.OPEN_RULES).status is status
+    assert assess(sample, base).status is Status.UNCHANGED
+
+
+@pytest.mark.parametrize(
+    ("base", "earlier", "best"),
+    [
+        (Counts(100, 5), [Counts(60, 1)], Counts(60, 1)),
+        (Counts(100, 5), [Counts(59, 1)], Counts(100, 5)),
+        (Counts(100, 5), [Counts(59, 1), Counts(100, 0)], Counts(100, 5)),
+        (Counts(100, 5), [Counts(), Counts(100, 0)], Counts(100, 0)),
+        (Counts(100, 5), [Counts(60, 1), Counts(40, 0)], Counts(40, 0)),  # six tenths of the better basis
+        (Counts(100, 5), [Counts(100, 5), Counts(100, 6)], Counts(100, 5)),
+        (Counts(), [Counts(100, 0)], Counts()),
+    ],
+)
+def test_the_basis_is_the_best_of_earlier_releases(base, earlier, best):
+    assert regression.best_basis(base, earlier) == best
 
 
 @given(DAYS, st.integers(-3, 9))

@@ -192,7 +192,7 @@ def test_what_a_job_did_in_the_last_ten_days_is_no_history(history):
 def test_a_new_test_that_fails_has_no_p(history, node0_ci, capsys):
     filled(history, sno=["PPPPFFFF"])
     node0_ci("verdict", "p000")
-    assert "test test_api: new, and fails too often (4 of 8 failed; no runs before)" in capsys.readouterr().out
+    assert "test test_api: extreme regression (4 of 8 failed; no runs before)" in capsys.readouterr().out
 
 
 def test_one_more_run_is_in_the_singular(history, node0_ci, capsys):

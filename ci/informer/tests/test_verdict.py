@@ -13,16 +13,17 @@ from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts
+from ci.informer.arithmetic.regression import Status, assess
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.judging import simulate
-from ci.informer.judging.review import job_state, record, regressed_tests, regressions
+from ci.informer.judging.review import job_state, record, regressed_tests, regressions, watched
 from ci.informer.judging.simulate import World, nightly_runs, plant
 from ci.informer.judging.verdict import Decision, by_counts, judge
-from ci.informer.tests.kit import FIRST, filled
+from ci.informer.tests.kit import FIRST, filled, runs_of
 from lab.evidence import symptoms
 
 GOOD = ["PPPPP"] * 45
@@ -122,6 +123,35 @@ def test_tests_that_regressed_are_named(history):
     [change] = regressed_tests(history, history.runs()[-1].day)
     assert (change.test, change.sample.failures, change.sample.runs) == ("test_api", 14, 35)
     assert change.assessment.status.value == "extreme regression"
+
+
+def test_a_regression_of_a_test_stays_open_until_it_is_clearly_better(history):
+    # Ten points when it came, four in the last week: fewer than would open it.
+    milder = [*["P" * 19 + "F"] * 6, "P" * 20]
+    filled(history, sno=[*["P" * 20] * 45, *["P" * 18 + "FF"] * 8, *milder])
+    history.judge("p044", good=True)
+    [change] = regressed_tests(history, history.runs()[-1].day)
+    assert (change.sample.failures, change.sample.runs) == (6, 140)
+    assert assess(change.sample, change.base).status is Status.UNCHANGED
+
+
+def test_the_basis_of_a_test_is_the_best_release_before(history):
+    history.add(runs_of("sno@vm", ["P" * 10] * 20, payload="4.19.{day}"))
+    history.add(runs_of("sno@vm", [""] * 20 + ["PPPPPPPPFF"] * 20 + [""] * 3, payload="4.20.{day}"))
+    history.add(runs_of("sno@vm", [""] * 43 + ["PPPPPPPPFF"] * 7, payload="4.21.{day}"))
+    history.judge("4.19.19", good=True)
+    history.judge("4.20.39", good=True)
+    [change] = regressed_tests(history, history.runs()[-1].day)
+    assert (change.base.failures, change.base.runs) == (0, 190)
+
+
+def test_what_the_lab_spoiled_is_no_regression_of_a_test(history):
+    filled(history, sno=[*["PPPPP"] * 45, *["PPPFF"] * 7])
+    history.judge("p044", good=True)
+    day = history.runs()[-1].day
+    history.db.execute("UPDATE run SET label = 'host' WHERE outcome = 'failed'")
+    assert not regressed_tests(history, day)
+    assert watched(history.runs()).finding is None
 
 
 def test_the_state_of_a_job_has_its_figures(history):

@@ -62,8 +62,7 @@ def test_runs_are_found_by_job_payload_day_and_number(history):
     assert [row.key for row in history.runs(since=history.runs()[3].day)] == ["4", "5"]
     assert history.payloads() == ["p1", "p2", "p3", "p4", "p5"]
     history.judge("p2", good=True)
-    assert str(history.last_good(history.runs()[4].day)) == "2026-11-02"
-    assert history.last_good(history.runs()[0].day) is None
+    assert [(str(day), payload) for day, payload in history.good_payloads()] == [("2026-11-02", "p2")]
 
 
 def test_a_transaction_that_fails_writes_nothing(history):
