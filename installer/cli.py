@@ -19,9 +19,13 @@ from installer.common.streams import with_streams
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.hub import arguments as hub_arguments
 from installer.iso_tool import arguments
+from installer.upi import arguments as upi_arguments
 
 # A longer time is meant as "for ever": an error is better than a wait of a month.
 LONGEST_WAIT = 30 * numbers.DAY
+
+#: Commands that work on an asset directory, and keep their log in it.
+_WITH_ASSETS = ("agent", "create", "wait-for")
 
 # Not by __name__, which is __main__ where this is started as a program: only loggers below `installer` are set up.
 log = logging.getLogger("installer.cli")
@@ -199,10 +203,11 @@ def _add_must_gather(commands: Any) -> None:
             "exit codes: 0 gathered, 1 the cluster does not answer, or a limit was reached (10 minutes, 1 GiB)"
         ),
     )
-    gather.add_argument("--kubeconfig", type=Path, required=True, metavar="FILE", help="the cluster's kubeconfig")
+    gather.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster's kubeconfig")
     gather.add_argument(
         "--dest-dir", type=_directory, metavar="DIR", help="where to put it (default: must-gather.local.NUMBER)"
     )
+    upi_arguments.add_gather_bootstrap(gather, _command)
 
 
 def _add_service(commands: Any) -> None:
@@ -258,6 +263,8 @@ def parser() -> argparse.ArgumentParser:
     add_nodes_arguments.add_commands(
         add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
     )
+    upi_arguments.add_create(commands, _command)
+    upi_arguments.add_wait_for(commands, _command)
     _add_service(commands)
     _add_must_gather(commands)
     _add_nmstate(commands)
@@ -384,9 +391,15 @@ def _run(args: argparse.Namespace) -> int:
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen, args.log_level)
+    if args.command in ("create", "wait-for") or (args.command == "gather" and args.target):
+        from installer.upi.command import run as run_upi
+
+        return run_upi(args)
     if args.command == "gather":
         from installer.gather import mustgather
 
+        if args.kubeconfig is None:
+            parser().error("gather needs --kubeconfig FILE, or the word bootstrap: node0 gather --help")
         return mustgather.run(args.kubeconfig, args.dest_dir)
     if args.command == "nmstate":
         from installer.network.command import run_gc
@@ -460,8 +473,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if print_group_help(command_line, words):
         return 0
     args = _parsed(command_line, words)
-    directory = args.dir if args.command == "agent" else None
-    if getattr(args, "target", None) == "agent-config-template":  # needs no asset directory
+    directory = args.dir if args.command in _WITH_ASSETS or getattr(args, "target", None) == "bootstrap" else None
+    if getattr(args, "target", None) in ("agent-config-template", "install-config"):  # need no asset directory
         with contextlib.suppress(OSError):
             args.dir.mkdir(parents=True, exist_ok=True)
     if directory is not None and (problem := _unusable(directory)):
