@@ -18,6 +18,7 @@ from installer.common.commandline import add_completion, complete, print_complet
 from installer.common.streams import with_streams
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.hub import arguments as hub_arguments
+from installer.ipi import arguments as ipi_arguments
 from installer.iso_tool import arguments
 
 # A longer time is meant as "for ever": an error is better than a wait of a month.
@@ -258,6 +259,7 @@ def parser() -> argparse.ArgumentParser:
     add_nodes_arguments.add_commands(
         add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
     )
+    ipi_arguments.add_boot(agent_commands, _command)
     _add_service(commands)
     _add_must_gather(commands)
     _add_nmstate(commands)
@@ -404,6 +406,10 @@ def _run(args: argparse.Namespace) -> int:
         from installer.addnodes.command import run as run_add_nodes
 
         return run_add_nodes(args)
+    if args.agent == "boot":
+        from installer.ipi.command import run_boot
+
+        return run_boot(args)
     if args.agent == "create":
         return _create(args.target, args.dir)
     if args.agent == "graph":
