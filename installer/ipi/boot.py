@@ -148,15 +148,17 @@ class Boot:
                     self._stop.set()
         finally:
             self._stop.clear()
-            self._eject(self._targets)
+            full = self._eject(self._targets)
+        if full:
+            raise InstallerError(
+                f"all hosts run from their disks, but the image may still be in drives: {', '.join(full)}"
+            )
 
     def _start(self, target: Target) -> str:
         """Boot one machine from the image; returns what went wrong, in one line."""
         machine, problems = target.machine(), []
-        for url in (
-            *self._options.image_urls,
-            *imageserver.urls_for(target.address.url, self._path, self._options.ports),
-        ):
+        own = imageserver.urls_for(target.address.url, self._path, self._options.ports)
+        for url in (*own, *self._options.image_urls):
             inserted = False
 
             def note(why: str) -> None:
@@ -225,8 +227,8 @@ class Boot:
             return f"{target.name} was last at {host.stage or host.status}"
         return f"{target.name} has not registered with the rendezvous service ({follower.problem or 'which answers'})"
 
-    def _eject(self, targets: Sequence[Target]) -> None:
-        """Empty the drives that hold our image, and no others."""
+    def _eject(self, targets: Sequence[Target]) -> list[str]:
+        """Empty the drives that hold our image, and no others; returns the machines whose drives are not empty then."""
 
         def empty(target: Target) -> Done | Failed | None:
             machine = target.machine()
@@ -240,8 +242,10 @@ class Boot:
             finally:
                 machine.detach()
 
-        for name, outcome in each(targets, empty).items():
+        outcomes = each(targets, empty)
+        for name, outcome in outcomes.items():
             if isinstance(outcome, Failed):
                 log.warning("%s: the image may still be in its virtual CD drive: %s", name, outcome.message)
             elif outcome:
                 log.info("%s: its virtual CD drive is empty again", name)
+        return [name for name, outcome in outcomes.items() if isinstance(outcome, Failed)]

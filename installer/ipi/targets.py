@@ -25,6 +25,8 @@ T = TypeVar("T")
 HOSTS = "platform.baremetal.hosts"
 # With 5 s for a connection: a BMC that is dead or silent is named within 10 s, a slow one has time for all its answers.
 LOOK_SECONDS = 8.0
+# For a BMC that says that it is not ready.
+AGAIN_SECONDS = 5.0
 #: BMCs that are asked at a time: a rack's worth.
 AT_A_TIME = 32
 
@@ -158,7 +160,7 @@ def finished(
         outcome = act()
         if isinstance(outcome, Done) or (isinstance(outcome, Failed) and not outcome.passing):
             return outcome
-        wait, why = (5.0, outcome.message) if isinstance(outcome, Failed) else (outcome.seconds, outcome.why)
+        wait, why = (AGAIN_SECONDS, outcome.message) if isinstance(outcome, Failed) else (outcome.seconds, outcome.why)
         note(why)
         if time.monotonic() + wait > deadline:
             return Failed(f"not done within {seconds:.0f} s, last: {why}")
