@@ -20,9 +20,13 @@ from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, 
 from installer.hub import arguments as hub_arguments
 from installer.ipi import arguments as ipi_arguments
 from installer.iso_tool import arguments
+from installer.upi import arguments as upi_arguments
 
 # A longer time is meant as "for ever": an error is better than a wait of a month.
 LONGEST_WAIT = 30 * numbers.DAY
+
+#: Commands that work on an asset directory, and keep their log in it.
+_WITH_ASSETS = ("agent", "create")
 
 # Not by __name__, which is __main__ where this is started as a program: only loggers below `installer` are set up.
 log = logging.getLogger("installer.cli")
@@ -260,6 +264,7 @@ def parser() -> argparse.ArgumentParser:
         add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
     )
     ipi_arguments.add_boot(agent_commands, _command)
+    upi_arguments.add_create(commands, _command)
     _add_service(commands)
     _add_must_gather(commands)
     _add_nmstate(commands)
@@ -386,6 +391,10 @@ def _run(args: argparse.Namespace) -> int:
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen, args.log_level)
+    if args.command == "create":
+        from installer.upi.command import run as run_upi
+
+        return run_upi(args)
     if args.command == "gather":
         from installer.gather import mustgather
 
@@ -466,8 +475,8 @@ def _main(argv: Sequence[str] | None) -> int:
     if print_group_help(command_line, words):
         return 0
     args = _parsed(command_line, words)
-    directory = args.dir if args.command == "agent" else None
-    if getattr(args, "target", None) == "agent-config-template":  # needs no asset directory
+    directory = args.dir if args.command in _WITH_ASSETS else None
+    if getattr(args, "target", None) in ("agent-config-template", "install-config"):  # need no asset directory
         with contextlib.suppress(OSError):
             args.dir.mkdir(parents=True, exist_ok=True)
     if directory is not None and (problem := _unusable(directory)):

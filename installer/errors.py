@@ -152,3 +152,11 @@ class WaitError(InstallerError):
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
         self.exit_code = exit_code
+
+
+class ProgramFailed(InstallerError):
+    """The payload's installer did not do its work; `command` is its command line, and `why` its last words."""
+
+    def __init__(self, command: str, why: str) -> None:
+        super().__init__(f"{command}: {why}")
+        self.command, self.why = command, why

@@ -25,6 +25,10 @@ AGENT_CONFIG = "*agentconfig.AgentConfig"
 EXTRA_MANIFESTS = "*manifests.ExtraManifests"
 MANIFESTS = "*manifests.AgentManifests"
 MIRROR = "*mirror.RegistriesConf"
+# Of `node0 create`: what the payload's own installer keeps for itself, and the manifests that it read.
+INSTALLER = "*node0.Installer"
+USER_MANIFESTS = "*manifests.Manifests"
+OPENSHIFT_MANIFESTS = "*manifests.Openshift"
 AUTH = "*gencrypto.AuthConfig"
 CREDENTIALS = "*node0.Credentials"
 # The part that wait-for reads.
@@ -37,6 +41,9 @@ FILES = {
     EXTRA_MANIFESTS: ("openshift/",),
     MANIFESTS: ("cluster-manifests/",),
     MIRROR: ("mirror/",),
+    INSTALLER: (".openshift_install_state.json", "tls/", "auth/"),
+    USER_MANIFESTS: ("manifests/",),
+    OPENSHIFT_MANIFESTS: ("openshift/",),
 }
 # What openshift-install keeps of the two configs (case counts for nothing in Go). node0 does not use it, but reports it
 # as damaged where openshift-install could not read it.

@@ -89,7 +89,7 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
     for asset, paths in ((MANIFESTS, names.MANIFESTS), (MIRROR, names.MIRROR)):
         on_disk[asset] = read_manifests(directory, target, paths)
     installs, agents = on_disk[INSTALL_CONFIG], on_disk[AGENT_CONFIG]
-    install_changed = bool(installs) and not _same(installs, state.files(INSTALL_CONFIG))
+    install_changed = bool(installs) and not same_install_config(installs, state.files(INSTALL_CONFIG))
     agent_changed = bool(agents and state.files(INSTALL_CONFIG)) and agents != state.files(AGENT_CONFIG)
     manifests, discarded = _effective_manifests(
         on_disk, state, install_changed=install_changed, agent_changed=agent_changed
@@ -127,7 +127,7 @@ def _effective_manifests(
     return remaining, tuple(name for name in on_disk[MANIFESTS] if name not in remaining)
 
 
-def _same(new: dict[str, bytes], kept: dict[str, bytes]) -> bool:
+def same_install_config(new: dict[str, bytes], kept: dict[str, bytes]) -> bool:
     """Return whether an install-config says the same as the kept one; its style does not count."""
     if not kept or new == kept:
         return bool(kept)

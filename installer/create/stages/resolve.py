@@ -107,6 +107,14 @@ def resolve_payload(
         return Payload(resolved, _iso(config, release), _agent_files(config, release), rootfs)
 
 
+def opened_release(config: InstallConfig, target: str) -> contextlib.AbstractContextManager[Release]:
+    """Return the release that the environment names, open through the mirrors for a block; `target` is for messages.
+
+    Raises AssetError for what goes wrong with it in the block.
+    """
+    return _release(release_image(), config, target)
+
+
 @contextlib.contextmanager
 def _release(pullspec: str, config: InstallConfig, target: str) -> Iterator[Release]:
     try:

@@ -5,14 +5,10 @@ Runs in a thread, touches no state of the service: it gets a Job and gives files
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
 import shutil
-import signal
-import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -20,23 +16,14 @@ from pathlib import Path
 
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.common.formats import YamlError
+from installer.errors import InstallerError, ProgramFailed
 from installer.files import write_whole
-from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig, patches
+from installer.release import programs
+from installer.rendezvous.prepare import diskencryption, hostignition, installconfig, patches
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 from installer.rendezvous.validations import networks
 
-BINARY = "usr/bin/openshift-install"
-COMMAND_TIMEOUT = 540.0
-# Variables that the payload's installer is run with, in either case; besides them LC_* and XDG_*.
-PASSED = frozenset(
-    {
-        *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
-        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
-    }
-)
-# How soon a command is ended when its attempt is over (s).
-STOP_SECONDS = 0.2
 SIGNERS = (
     "admin-kubeconfig-signer",
     "kube-apiserver-lb-signer",
@@ -89,13 +76,13 @@ def _programs(settings: Settings) -> Path:
 
 def sweep(settings: Settings) -> None:
     """Remove what an earlier process left behind when it was killed: half a program, keys, the pull secret."""
-    programs = _programs(settings)
+    folder = _programs(settings)
     for other in (settings.work_dir / "install").glob("*"):
-        if other.is_dir() and other != programs:
+        if other.is_dir() and other != folder:
             shutil.rmtree(other, ignore_errors=True)
         elif other.is_file():
             other.unlink(missing_ok=True)
-    binaries.sweep(programs)
+    programs.sweep(folder)
 
 
 @contextmanager
@@ -106,7 +93,6 @@ def installer_of(job: Job) -> Iterator[Path]:
         return
     if not job.release:
         raise PrepareError("release image", "neither the cluster nor RELEASE_IMAGES names one")
-    from installer.errors import InstallerError
     from installer.release.access import RegistryAccess
     from installer.release.payload import Release
 
@@ -119,60 +105,20 @@ def installer_of(job: Job) -> Iterator[Path]:
                 release = Release(job.release, access)
                 image = release.image_for("installer")
                 binary = stack.enter_context(
-                    binaries.installer(
-                        _programs(job.settings), image, lambda dest: release.extract(image, BINARY, dest)
+                    programs.installer(
+                        _programs(job.settings), image, lambda dest: release.extract(image, programs.BINARY, dest)
                     )
                 )
         except (InstallerError, OSError) as error:
-            raise PrepareError(f"extract {BINARY} from {job.release}", str(error)) from error
+            raise PrepareError(f"extract {programs.BINARY} from {job.release}", str(error)) from error
         yield binary
 
 
-def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
-    for left in (4, 3, 2, 1, 0):
-        try:
-            return subprocess.Popen(
-                command,
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",
-                start_new_session=True,
-            )
-        except OSError as error:
-            # A child that another thread just forked holds the new file open for writing until it calls exec.
-            if error.errno != errno.ETXTBSY or not left:
-                raise
-            time.sleep(STOP_SECONDS)
-    raise AssertionError
-
-
 def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) -> None:
-    command = f"openshift-install {' '.join(args)}"
     try:
-        process = _started([str(binary), *args, "--dir", str(job.work)], env)
-    except OSError as error:
-        raise PrepareError(command, str(error)) from error
-    end = time.monotonic() + COMMAND_TIMEOUT
-    with process:
-        while True:
-            try:
-                output, errors = process.communicate(timeout=STOP_SECONDS)
-                break
-            except subprocess.TimeoutExpired:
-                over = job.stop.is_set()
-                if not over and time.monotonic() < end:
-                    continue
-                # A child of its own may hold the pipes as well.
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-                why = "was stopped: its attempt is over" if over else f"did not end within {COMMAND_TIMEOUT:.0f} s"
-                raise PrepareError(command, why) from None
-    if process.returncode:
-        last = (errors.strip() or output.strip()).splitlines()[-5:]
-        raise PrepareError(command, f"exit code {process.returncode}: {' | '.join(last)}")
+        programs.run(binary, args, job.work, env, stop=job.stop)
+    except ProgramFailed as error:
+        raise PrepareError(error.command, error.why) from None
 
 
 def _private(path: Path, content: bytes) -> None:
@@ -216,7 +162,7 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     _private(work / "install-config.yaml", text)
     _copy_tls(job.settings.tls_override_dir, work / "tls")
     env = {
-        **_environment(os.environ),
+        **programs.environment(os.environ),
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": job.release,
         "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
     }
@@ -243,11 +189,6 @@ def _schedule_on_masters(manifest: Path) -> None:
     except (OSError, YamlError, KeyError, TypeError) as error:
         raise PrepareError("schedulable_masters", f"{manifest.name}: {error!r}") from None
     _private(manifest, dump(scheduler).encode())
-
-
-def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a program needs; all else is secrets and settings of the administrator's."""
-    return {name: value for name, value in env.items() if name.upper() in PASSED or name.startswith(("LC_", "XDG_"))}
 
 
 def _own_manifests(cluster: Cluster) -> list[Manifest]:

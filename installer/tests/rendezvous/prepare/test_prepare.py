@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from installer.assisted.errors import PrepareError
+from installer.release import programs
 from installer.release.access import registries_conf
-from installer.rendezvous.prepare import binaries
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, InfraEnv
@@ -77,7 +77,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 def releases(server: Registry) -> dict[str, str]:
     """Pull specs of three releases; the third has the first's installer."""
     references = {}
-    images = {name: server.push([{prepare.BINARY: program(name)}], f"installer-{name}") for name in ("a", "b")}
+    images = {name: server.push([{programs.BINARY: program(name)}], f"installer-{name}") for name in ("a", "b")}
     for name, image in (("a", images["a"]), ("b", images["b"]), ("c", images["a"])):
         references[name] = server.push_release({"installer": image}, f"4.18.0-{name}", f"release-{name}")
     return references
@@ -95,8 +95,8 @@ def by(files: dict[str, bytes]) -> tuple[str, str]:
     return bootstrap["by"], bootstrap["release"]
 
 
-def programs(folder: Path) -> list[Path]:
-    return sorted((folder / "data/install/programs").glob(f"*/{binaries.NAME}"))
+def kept_programs(folder: Path) -> list[Path]:
+    return sorted((folder / "data/install/programs").glob(f"*/{programs.NAME}"))
 
 
 def test_two_clusters_of_two_releases_at_once(
@@ -106,7 +106,7 @@ def test_two_clusters_of_two_releases_at_once(
         meet = place / f"meet-{turn}"
         meet.mkdir()
         monkeypatch.setenv("TEST_MEET", str(meet))
-        monkeypatch.setattr(prepare, "PASSED", prepare.PASSED | {"TEST_MEET"})
+        monkeypatch.setattr(programs, "PASSED", programs.PASSED | {"TEST_MEET"})
         jobs = [
             job(place, number, ocp_release_image=releases[name], pull_secret=server.pull_secret)
             for number, name in enumerate("ab")
@@ -116,7 +116,7 @@ def test_two_clusters_of_two_releases_at_once(
         assert [by(files) for files in results] == [("a", releases["a"]), ("b", releases["b"])]
         assert sorted(os.listdir(meet)) == ["a", "b"]
     # The last one is at hand for the next time; of the others, none fills the disk.
-    assert len(programs(place)) == 1
+    assert len(kept_programs(place)) == 1
     assert list((place / "data/install/attempts").iterdir()) == []
 
 
@@ -140,14 +140,14 @@ def test_one_program_for_many_at_once(
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(prepare.generate, jobs))
     assert [by(files) for files in results] == [("a", releases[name]) for name in "acac"]
-    assert len(extracted) == len(programs(place)) == 1
-    [kept] = programs(place)
+    assert len(extracted) == len(kept_programs(place)) == 1
+    [kept] = kept_programs(place)
     before = kept.stat().st_ino
     prepare.generate(jobs[0])
     assert (len(extracted), kept.stat().st_ino) == (1, before)
     # Another release's takes its place once nobody runs it any more.
     prepare.generate(job(place, 9, ocp_release_image=releases["b"], pull_secret=server.pull_secret))
-    [other] = programs(place)
+    [other] = kept_programs(place)
     assert other != kept
     assert b'NAME="b"' in other.read_bytes()[:200]
 
@@ -171,10 +171,10 @@ def test_a_program_that_was_extracted_in_part_is_not_kept(tmp_path: Path) -> Non
         raise OSError(28, "No space left on device")
 
     for _ in range(2):
-        with pytest.raises(OSError, match="No space left"), binaries.installer(tmp_path, image, breaks):
+        with pytest.raises(OSError, match="No space left"), programs.installer(tmp_path, image, breaks):
             pass
         assert list(tmp_path.iterdir()) == []
-    with binaries.installer(tmp_path, image, lambda dest: dest.write_bytes(b"whole")) as path:
+    with programs.installer(tmp_path, image, lambda dest: dest.write_bytes(b"whole")) as path:
         assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"whole", 0o755)
         assert path.name == "openshift-install"
 
@@ -186,9 +186,9 @@ def test_a_program_in_use_is_neither_removed_nor_replaced(tmp_path: Path) -> Non
     def writes(text: bytes) -> Any:
         return lambda dest: dest.write_bytes(text)
 
-    with binaries.installer(tmp_path, image(1), writes(b"1")) as first:
-        with binaries.installer(tmp_path, image(2), writes(b"2")) as second:
-            with binaries.installer(tmp_path, image(1), writes(b"never")) as again:
+    with programs.installer(tmp_path, image(1), writes(b"1")) as first:
+        with programs.installer(tmp_path, image(2), writes(b"2")) as second:
+            with programs.installer(tmp_path, image(1), writes(b"never")) as again:
                 assert again == first
             assert (first.read_bytes(), second.read_bytes()) == (b"1", b"2")
         assert second.is_file()
@@ -196,14 +196,14 @@ def test_a_program_in_use_is_neither_removed_nor_replaced(tmp_path: Path) -> Non
     assert first.is_file()
     assert not second.exists()
     # By whatever name the image is given, its digest counts.
-    with binaries.installer(tmp_path, f"mirror.example/x@sha256:{'1' * 64}", writes(b"never")) as mirrored:
+    with programs.installer(tmp_path, f"mirror.example/x@sha256:{'1' * 64}", writes(b"never")) as mirrored:
         assert mirrored == first
 
 
 def test_an_image_named_by_tag_is_extracted_each_time(tmp_path: Path) -> None:
     seen = []
     for text in (b"before", b"after"):
-        with binaries.installer(tmp_path, "r.example/i:latest", lambda dest, text=text: dest.write_bytes(text)) as path:  # type: ignore[misc]
+        with programs.installer(tmp_path, "r.example/i:latest", lambda dest, text=text: dest.write_bytes(text)) as path:  # type: ignore[misc]
             seen.append(path.read_bytes())
     assert seen == [b"before", b"after"]
     assert len(list(tmp_path.iterdir())) == 1
@@ -270,7 +270,7 @@ def test_a_program_that_nobody_waits_for_is_ended_with_all_that_it_started(tmp_p
 
 
 def test_a_program_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "COMMAND_TIMEOUT", 0.3)
+    monkeypatch.setattr(programs, "COMMAND_TIMEOUT", 0.3)
     binary = script(tmp_path, "sleep 600")
     with pytest.raises(PrepareError, match="create manifests: did not end within 0 s"):
         prepare.generate(job(tmp_path, 1, installer_binary=binary))

@@ -1,0 +1,1 @@
+"""User-provisioned infrastructure: Ignition configs for machines that users boot behind their own load balancer."""
