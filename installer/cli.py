@@ -26,7 +26,7 @@ from installer.upi import arguments as upi_arguments
 LONGEST_WAIT = 30 * numbers.DAY
 
 #: Commands that work on an asset directory, and keep their log in it.
-_WITH_ASSETS = ("agent", "create")
+_WITH_ASSETS = ("agent", "create", "destroy")
 
 # Not by __name__, which is __main__ where this is started as a program: only loggers below `installer` are set up.
 log = logging.getLogger("installer.cli")
@@ -264,7 +264,8 @@ def parser() -> argparse.ArgumentParser:
         add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
     )
     ipi_arguments.add_boot(agent_commands, _command)
-    upi_arguments.add_create(commands, _command)
+    ipi_arguments.add_cluster(upi_arguments.add_create(commands, _command), _command)
+    ipi_arguments.add_destroy(commands, _command)
     _add_service(commands)
     _add_must_gather(commands)
     _add_nmstate(commands)
@@ -391,6 +392,10 @@ def _run(args: argparse.Namespace) -> int:
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen, args.log_level)
+    if args.command in ("create", "destroy") and args.target == "cluster":
+        from installer.ipi.command import run_cluster
+
+        return run_cluster(args)
     if args.command == "create":
         from installer.upi.command import run as run_upi
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,30 +18,18 @@ from installer.create.stages.read import read
 from installer.create.stages.resolve import TARGET
 from installer.dirlock import locked
 from installer.errors import ConfigError, InstallerError
-from installer.hub.baremetal.provisioner import Done, Failed
 from installer.ipi import imageserver
 from installer.ipi.follow import Follower
+from installer.ipi.media import Media
 from installer.ipi.plan import Action, Step, decide, table
 from installer.ipi.record import Record
-from installer.ipi.targets import (
-    AT_A_TIME,
-    Target,
-    authorities,
-    each,
-    finished,
-    look,
-    refusals,
-    targets_of,
-)
+from installer.ipi.targets import AT_A_TIME, Target, authorities, look, refusals, targets_of
 from installer.observe import state
 from installer.observe.service import Reach, watcher
 
 log = logging.getLogger("installer.ipi.boot")
 
 BOOKS = ".node0_agent_boot.json"
-# A BMC that fetches the whole image first, over a slow line.
-START_SECONDS = 1800.0
-EJECT_SECONDS = 120.0
 LOOK_AGAIN_SECONDS = 2.0
 # Machines with much memory take ten minutes to their boot loader.
 QUIET_SECONDS = 1200.0
@@ -125,9 +112,9 @@ class Boot:
     def __init__(self, targets: Sequence[Target], record: Record, path: str, options: Options) -> None:
         self._targets = targets
         self._record = record
-        self._path = path
         self._options = options
-        self._stop = threading.Event()
+        self._media = Media(record, options.ports, options.image_urls)
+        self._path = path
 
     def carry_out(self, steps: Mapping[str, Step], follower: Follower) -> None:
         """Start the machines, and empty the drive of each that runs from its disk; of all, however it ends.
@@ -139,48 +126,19 @@ class Boot:
             with ThreadPoolExecutor(AT_A_TIME) as pool:
                 try:
                     starts = {
-                        pool.submit(self._start, target): target
+                        pool.submit(self._media.start, target, self._path): target
                         for target in targets
                         if steps[target.name].action is Action.BOOT
                     }
                     self._follow(targets, starts, follower)
                 finally:
-                    self._stop.set()
+                    self._media.stop.set()
         finally:
-            self._stop.clear()
-            full = self._eject(self._targets)
+            full = self._media.eject(self._targets)
         if full:
             raise InstallerError(
                 f"all hosts run from their disks, but the image may still be in drives: {', '.join(full)}"
             )
-
-    def _start(self, target: Target) -> str:
-        """Boot one machine from the image; returns what went wrong, in one line."""
-        machine, problems = target.machine(), []
-        own = imageserver.urls_for(target.address.url, self._path, self._options.ports)
-        for url in (*own, *self._options.image_urls):
-            inserted = False
-
-            def note(why: str) -> None:
-                nonlocal inserted
-                if why == "the ISO is in the drive":
-                    inserted = True
-                    self._record.note(target.name, "inserted")
-                log.debug("%s: %s", target.name, why)
-
-            outcome = finished(lambda url=url: machine.provision(url), START_SECONDS, self._stop, note)
-            if isinstance(outcome, Done):
-                self._record.note(target.name, "started")
-                log.info("%s: started from the image (%s)", target.name, url.split(":", 1)[0])
-                machine.detach()
-                return ""
-            problems.append(outcome.message)
-            if inserted:
-                return (
-                    f"{target.name}: {outcome.message}: the image was inserted, but the host was not started: see to "
-                    "its BMC, then run node0 agent boot again, which goes on with this host"
-                )
-        return f"{target.name}: {'; '.join(dict.fromkeys(problems))}"
 
     def _follow(self, targets: Sequence[Target], starts: dict[Future[str], Target], follower: Follower) -> None:
         deadline = time.monotonic() + self._options.timeout
@@ -197,7 +155,7 @@ class Boot:
                     problems.append(problem)
                     waiting.pop(target.name)
             if not starts:
-                self._stop.wait(LOOK_AGAIN_SECONDS)
+                self._media.stop.wait(LOOK_AGAIN_SECONDS)
             follower.look()
             for target in [target for target in waiting.values() if follower.host(target)]:
                 if target.name not in known:
@@ -207,7 +165,7 @@ class Boot:
             for target in left:
                 waiting.pop(target.name)
                 self._record.note(target.name, "installed")
-            self._eject(left)
+            self._media.eject(left)
             if failed := follower.failed(waiting.values()):
                 raise InstallerError("\n".join(failed))
             now = time.monotonic()
@@ -226,26 +184,3 @@ class Boot:
         if host := follower.host(target):
             return f"{target.name} was last at {host.stage or host.status}"
         return f"{target.name} has not registered with the rendezvous service ({follower.problem or 'which answers'})"
-
-    def _eject(self, targets: Sequence[Target]) -> list[str]:
-        """Empty the drives that hold our image, and no others; returns the machines whose drives are not empty then."""
-
-        def empty(target: Target) -> Done | Failed | None:
-            machine = target.machine()
-            try:
-                seen = finished(machine.look, EJECT_SECONDS, self._stop)
-                if isinstance(seen, Failed):
-                    return seen
-                if not self._record.is_ours(seen.image):
-                    return None
-                return finished(lambda: machine.hold("", seen.image), EJECT_SECONDS, self._stop)
-            finally:
-                machine.detach()
-
-        outcomes = each(targets, empty)
-        for name, outcome in outcomes.items():
-            if isinstance(outcome, Failed):
-                log.warning("%s: the image may still be in its virtual CD drive: %s", name, outcome.message)
-            elif outcome:
-                log.info("%s: its virtual CD drive is empty again", name)
-        return [name for name, outcome in outcomes.items() if isinstance(outcome, Failed)]

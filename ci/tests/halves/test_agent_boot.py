@@ -22,6 +22,7 @@ from installer.hub.baremetal import redfish
 from installer.hub.baremetal.address import parse
 from installer.hub.baremetal.provisioner import Account
 from installer.ipi import boot, imageserver, targets
+from installer.ipi.media import Media
 from installer.ipi.record import Record
 from installer.ipi.targets import Target
 from lab.bmcs.front import Front
@@ -203,7 +204,7 @@ def test_all_bmcs_that_cannot_be_used_are_named_in_time_and_nothing_is_changed(t
             run(found, image, rack)
         assert time.monotonic() - begin < 10
         assert not any(machine.booted for machine in found.rack.machines)
-    lines = [record.getMessage() for record in caplog.records if record.name == "installer.ipi.boot"]
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("installer.ipi")]
     for name, cause in (
         ("xcc", "refuses the account (401)"), ("bare", "no virtual CD drive"), ("off", "connection refused"),
         ("silent", "does not answer"),
@@ -263,7 +264,7 @@ def test_a_run_after_one_that_was_killed_follows_what_runs_and_empties_the_drive
     with Bay(tmp_path, ["idrac"]).running() as found:
         rack = [found.target("idrac")]
         with command(image, rack) as (record, path, options):
-            assert boot.Boot(rack, record, path, options)._start(rack[0]) == ""
+            assert Media(record, options.ports).start(rack[0], path) == ""
         assert found.media("idrac")
         run(found, image, rack)
         assert found.machine("idrac").booted == ["cdrom"]
