@@ -1,4 +1,4 @@
-"""Hosts that node0 itself boots by their BMCs: `node0 agent boot` (docs/ipi.md)."""
+"""Hosts that node0 itself boots by their BMCs: `node0 agent boot`, and `node0 create cluster` (docs/ipi.md)."""
 
 from typing import Any
 
@@ -6,32 +6,39 @@ import pytest
 import yaml
 
 from drivers.protocols import PowerState
+from installer.common.secretfiles import write_private
 from lab.deploy import Deployment
 from lab.topology import NodeSpec
+from scenarios.testing.cluster import Installation
 
 pytestmark = pytest.mark.nightly
+IPI = "compact-ipv4-dhcp-uefi-ipi"
 COMPACT = "compact-ipv4-static-uefi-agent_boot"
 BOOT_SECONDS = 1500.0
+CREATE_SECONDS = 2400.0
+#: The machine that is the bootstrap of a cluster that is created.
+SPARE = "worker-0"
 
 
-def with_bmcs(deployment: Deployment, **changed: dict[str, Any]) -> None:
-    """Name the machines' BMCs in install-config.yaml; `changed` are fields of a host's BMC, by its name."""
+def entry(deployment: Deployment, node: NodeSpec) -> dict[str, Any]:
+    """Return a machine as platform.baremetal.hosts names it."""
+    [access] = [bmc for bmc in deployment.lab.access.bmcs if bmc.host == node.name]
+    bmc = {
+        "address": access.address.replace("redfish+", "redfish-virtualmedia+"),
+        "username": access.username,
+        "password": access.password,
+        "disableCertificateVerification": True,
+    }
+    return {"name": node.name, "role": node.role, "bootMACAddress": node.mac, "bmc": bmc}
+
+
+def with_bmcs(deployment: Deployment) -> None:
+    """Name the machines' BMCs in install-config.yaml."""
     path = deployment.directory / "install-config.yaml"
     config = yaml.safe_load(path.read_text())
-    access = {bmc.host: bmc for bmc in deployment.lab.access.bmcs}
-
-    def host(node: NodeSpec) -> dict[str, Any]:
-        bmc = {
-            "address": access[node.name].address.replace("redfish+", "redfish-virtualmedia+"),
-            "username": access[node.name].username,
-            "password": access[node.name].password,
-            "disableCertificateVerification": True,
-        }
-        bmc |= changed.get(node.name.replace("-", "_"), {})
-        return {"name": node.name, "role": node.role, "bootMACAddress": node.mac, "bmc": bmc}
-
+    nodes = [node for node in deployment.topology.nodes if node.name != SPARE]
     platform = config["platform"]["baremetal"]
-    platform |= {"provisioningNetwork": "Disabled", "hosts": [host(node) for node in deployment.topology.nodes]}
+    platform |= {"provisioningNetwork": "Disabled", "hosts": [entry(deployment, node) for node in nodes]}
     path.write_text(yaml.safe_dump(config))
 
 
@@ -58,3 +65,29 @@ def test_a_cluster_is_installed_by_one_agent_boot(deployment: Deployment) -> Non
     log = (deployment.directory / ".openshift_install.log").read_text()
     assert not [secret for secret in secrets if secret in log + planned.stdout + booted.stderr]
     deployment.wait()
+
+
+@pytest.mark.parametrize("deployment", [IPI], indirect=True)
+def test_a_cluster_is_created_and_destroyed_by_its_bmcs(deployment: Deployment) -> None:
+    lab, directory = deployment.lab, deployment.directory
+    with_bmcs(deployment)
+    (directory / "agent-config.yaml").unlink()
+    spare = next(node for node in deployment.topology.nodes if node.name == SPARE)
+    bootstrap = directory.parent / "bootstrap.yaml"
+    write_private(bootstrap, yaml.safe_dump({"bmc": entry(deployment, spare)["bmc"], "bootMACAddress": spare.mac}))
+
+    def run(*words: str, timeout: float) -> None:
+        argv = deployment.argv(*words, "--bootstrap", str(bootstrap))
+        done = lab.run(argv, env=deployment.environment(), name="-".join(words), timeout=timeout)
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert not [bmc.password for bmc in lab.access.bmcs if bmc.password in done.stdout + done.stderr]
+
+    with lab.phase("create cluster"):
+        run("create", "cluster", timeout=CREATE_SECONDS)
+    nodes = Installation(deployment).kubectl_json("get", "nodes")["items"]
+    assert {node["metadata"]["name"] for node in nodes} == {node.name for node in deployment.topology.masters}
+    assert lab.nodes[SPARE].power.state() is PowerState.OFF
+    assert [node.media.inserted() for node in lab.nodes.values()] == [None] * len(lab.nodes)
+    with lab.phase("destroy cluster"):
+        run("destroy", "cluster", timeout=600)
+    assert {node.power.state() for node in lab.nodes.values()} == {PowerState.OFF}

@@ -127,7 +127,7 @@ def check(install: InstallConfig) -> None:
         problems.append("arbiter.replicas: create cluster installs masters and workers")
     for index, host in enumerate(platform.hosts):
         if host.role not in ("master", "worker"):
-            problems.append(f"{HOSTS}[{index}].role: {host.role!r}: must be master or worker")
+            problems.append(f"{HOSTS}[{host.name or index}].role: {host.role!r}: must be master or worker")
         if not host.name:
             problems.append(f"{HOSTS}[{index}].name: missing: it is the name of the node")
     if problems:
@@ -154,7 +154,7 @@ def machines_of(install: InstallConfig, options: Options, ca: str, *, removed: b
         try:
             [target] = targets_of(alone, ca, old_tls=options.old_tls)
         except ConfigError as error:
-            shown = str(error).replace(f"{INSTALL_CONFIG_FILE}: {HOSTS}[0].", f"{options.bootstrap}: ")
+            shown = str(error).replace(f"{INSTALL_CONFIG_FILE}: {HOSTS}[{BOOTSTRAP}].", f"{options.bootstrap}: ")
             raise ConfigError(shown) from None
         if taken := [other.name for other in all_targets if other.address == target.address]:
             raise ConfigError(f"{options.bootstrap}: bmc.address is also that of {taken[0]}")

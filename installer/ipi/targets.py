@@ -73,10 +73,11 @@ def targets_of(install: InstallConfig, ca: str = "", *, old_tls: bool = False) -
     hosts = platform.hosts if platform else ()
     problems, targets = [], []
     for index, host in enumerate(hosts):
-        place = f"{HOSTS}[{index}]"
+        # Defaults have put them into another order than the file's.
+        place = f"{HOSTS}[{host.name or index}]"
         bmc = host.bmc
         missing = [name for name in ("address", "username", "password") if not (bmc and getattr(bmc, name))]
-        problems += [f"{place}.bmc.{name}: missing, host {host.name or index} cannot be booted" for name in missing]
+        problems += [f"{place}.bmc.{name}: missing, so that it cannot be booted" for name in missing]
         if bmc is None or missing:
             continue
         try:

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -57,8 +58,8 @@ class Bay:
     def __init__(self, folder: Path, names) -> None:
         self.rack = Rack(names)
         self._folder = folder
-        self._fronts = {}
-        self._servers = {}
+        self._fronts: dict[str, Front] = {}
+        self._servers: dict[str, Any] = {}
 
     def machine(self, name: str) -> Memory:
         """Return the machine behind a profile."""
@@ -81,7 +82,7 @@ class Bay:
         server = self._servers.pop(name)
         server.shutdown()
         server.server_close()
-        return server.server_port
+        return int(server.server_port)
 
     def target(self, name: str, password: str = PASSWORD, port: int = 0) -> Target:
         """Return what install-config would say of it."""
@@ -235,7 +236,7 @@ def test_machines_that_run_and_images_of_others_are_left_alone_unless_forced(tmp
 
 
 def test_a_bmc_that_dies_once_it_has_the_image_is_named_and_gone_on_with(tmp_path, image, caplog, monkeypatch):
-    died = {}
+    died: dict[str, int] = {}
 
     def note(self: Record, name: str, step: str, noted=Record.note) -> None:
         noted(self, name, step)
