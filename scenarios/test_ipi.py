@@ -1,5 +1,6 @@
 """Hosts that node0 itself boots by their BMCs: `node0 agent boot`, and `node0 create cluster` (docs/ipi.md)."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ import yaml
 from drivers.protocols import PowerState
 from installer.common.secretfiles import write_private
 from lab.deploy import Deployment
+from lab.lab import Lab
 from lab.topology import NodeSpec
+from lab.waiting import wait_until
 from scenarios.testing.cluster import Installation
 
 pytestmark = pytest.mark.nightly
@@ -48,6 +51,14 @@ def options_of(deployment: Deployment) -> list[str]:
     return ["--image-url", deployment.lab.serve(image, "nfs")]
 
 
+def switched_on(lab: Lab, name: str) -> int:
+    """Count the requests by which a machine's BMC has switched it on."""
+    lines = (lab.layout.log / "bmc-requests.jsonl").read_text().splitlines()
+    asked = [entry for entry in map(json.loads, lines) if entry.get("bmc") == name and entry["method"] == "POST"]
+    resets = [entry for entry in asked if entry["path"].endswith("ComputerSystem.Reset") and entry["status"] < 300]
+    return len([entry for entry in resets if entry["body"].get("ResetType") == "On"])
+
+
 @pytest.mark.parametrize("deployment", [COMPACT], indirect=True)
 def test_a_cluster_is_installed_by_one_agent_boot(deployment: Deployment) -> None:
     with_bmcs(deployment)
@@ -82,8 +93,18 @@ def test_a_cluster_is_created_and_destroyed_by_its_bmcs(deployment: Deployment) 
         assert done.returncode == 0, done.stderr[-4000:]
         assert not [bmc.password for bmc in lab.access.bmcs if bmc.password in done.stdout + done.stderr]
 
+    argv = deployment.argv("create", "cluster", "--bootstrap", str(bootstrap))
+    with (
+        lab.phase("create cluster, killed"),
+        lab.running(argv, env=deployment.environment(), name="create-cluster-killed") as killed,
+    ):
+        log = directory / ".openshift_install.log"
+        wait_until(lambda: log.exists() and "for the Kubernetes API" in log.read_text(), 900, "all to be started")
+        killed.kill()
     with lab.phase("create cluster"):
         run("create", "cluster", timeout=CREATE_SECONDS)
+    for name in lab.nodes:
+        assert switched_on(lab, name) == 1, f"{name} was booted once"
     nodes = Installation(deployment).kubectl_json("get", "nodes")["items"]
     assert {node["metadata"]["name"] for node in nodes} == {node.name for node in deployment.topology.masters}
     assert lab.nodes[SPARE].power.state() is PowerState.OFF
