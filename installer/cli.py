@@ -18,6 +18,7 @@ from installer.common.commandline import add_completion, complete, print_complet
 from installer.common.streams import with_streams
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.hub import arguments as hub_arguments
+from installer.ipi import arguments as ipi_arguments
 from installer.iso_tool import arguments
 from installer.upi import arguments as upi_arguments
 
@@ -25,7 +26,7 @@ from installer.upi import arguments as upi_arguments
 LONGEST_WAIT = 30 * numbers.DAY
 
 #: Commands that work on an asset directory, and keep their log in it.
-_WITH_ASSETS = ("agent", "create", "wait-for")
+_WITH_ASSETS = ("agent", "create", "destroy", "wait-for")
 
 # Not by __name__, which is __main__ where this is started as a program: only loggers below `installer` are set up.
 log = logging.getLogger("installer.cli")
@@ -263,7 +264,9 @@ def parser() -> argparse.ArgumentParser:
     add_nodes_arguments.add_commands(
         add_nodes.add_subparsers(dest="add_nodes", required=True, metavar="COMMAND"), _command
     )
-    upi_arguments.add_create(commands, _command)
+    ipi_arguments.add_boot(agent_commands, _command)
+    ipi_arguments.add_cluster(upi_arguments.add_create(commands, _command), _command)
+    ipi_arguments.add_destroy(commands, _command)
     upi_arguments.add_wait_for(commands, _command)
     _add_service(commands)
     _add_must_gather(commands)
@@ -391,6 +394,10 @@ def _run(args: argparse.Namespace) -> int:
         parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen, args.log_level)
+    if args.command in ("create", "destroy") and args.target == "cluster":
+        from installer.ipi.command import run_cluster
+
+        return run_cluster(args)
     if args.command in ("create", "wait-for") or (args.command == "gather" and args.target):
         from installer.upi.command import run as run_upi
 
@@ -417,6 +424,10 @@ def _run(args: argparse.Namespace) -> int:
         from installer.addnodes.command import run as run_add_nodes
 
         return run_add_nodes(args)
+    if args.agent == "boot":
+        from installer.ipi.command import run_boot
+
+        return run_boot(args)
     if args.agent == "create":
         return _create(args.target, args.dir)
     if args.agent == "graph":

@@ -287,17 +287,18 @@ class Deployment:
 
     def node0(self, *words: str, timeout: float, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run `<installer> WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
+        name = "-".join(takewhile(lambda word: not word.startswith(("-", "/")), words[words[0] == "agent" :]))
+        argv = self.argv(*words, directory=directory)
+        return self.lab.run(argv, env=self.environment(), name=name, timeout=timeout)
+
+    def argv(self, *words: str, directory: Path | None = None) -> list[str]:
+        """Return the command line `<installer> WORDS --dir DIR`."""
         where = str(directory or self.directory)
-        return self.lab.run(
-            [*self.installer, *words, "--dir", where, "--log-level", self.log_level],
-            env={
-                _RELEASE: self.release.pullspec,
-                **_ANY_HOST,
-                **self._tools(),
-            },
-            name="-".join(takewhile(lambda word: not word.startswith(("-", "/")), words[words[0] == "agent" :])),
-            timeout=timeout,
-        )
+        return [*self.installer, *words, "--dir", where, "--log-level", self.log_level]
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the installer is run with."""
+        return {_RELEASE: self.release.pullspec, **_ANY_HOST, **self._tools()}
 
     def _tools(self) -> Mapping[str, str]:
         """Variables with which an installer that is not ours finds the programs that it starts (docs/seam.md)."""

@@ -211,6 +211,22 @@ def _bond_vlan(topology: Topology) -> Topology:
     return each(_networks(topology, lambda network: msgspec.structs.replace(network, vlan=VLAN)), nics)
 
 
+def _unlike_bmcs(topology: Topology) -> Topology:
+    """Give each machine the BMC of another vendor: those that read HTTP, HTTPS or a network share alone come first."""
+    kinds: tuple[Bmc, ...] = ("supermicro", "openbmc", "fujitsu", *BMCS)
+    nodes = [msgspec.structs.replace(node, bmc=bmc) for node, bmc in zip(topology.nodes, kinds, strict=False)]
+    return msgspec.structs.replace(topology, nodes=tuple(nodes))
+
+
+def _with_bootstrap(topology: Topology) -> Topology:
+    """Have one machine more, for the bootstrap, and BMCs of vendors whose virtual media read HTTP or HTTPS. No machine
+    does more than the others, so each has one processor."""
+    kinds: tuple[Bmc, ...] = ("idrac10", "ilo", "openbmc", "xcc")
+    nodes = _workers(topology, 1).nodes
+    nodes = tuple(msgspec.structs.replace(node, bmc=bmc, vcpu=1) for node, bmc in zip(nodes, kinds, strict=True))
+    return msgspec.structs.replace(topology, nodes=nodes)
+
+
 def _with_bmcs(bmc: Bmc) -> Callable[[Topology], Topology]:
     """Machines have BMCs of this kind."""
     return lambda topology: topology.with_bmcs(bmc)
@@ -390,6 +406,8 @@ VARIANTS = FEATURES | {
     # These differ only in what the test does to the lab; the name keeps their evidence apart.
     "agent_only": Variant(),
     "power_cut": Variant(),
+    "agent_boot": Variant(machines=_unlike_bmcs),
+    "ipi": Variant(machines=_with_bootstrap, install_config=_no_workers),
     "service_killed": Variant(),
     "discovery": Variant(),
     **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},

@@ -18,12 +18,14 @@ class Power(StrEnum):
 
 @dataclass(frozen=True)
 class Done:
-    """An action's success; `powered` and `health` (Redfish's word) as last read, `hardware` as `status.hardware`."""
+    """An action's success; `powered` and `health` (Redfish's word) as last read, `hardware` as `status.hardware`,
+    `image` the URL in the virtual CD drive."""
 
     _: KW_ONLY
     powered: bool | None = None
     health: str = ""
     hardware: dict[str, Any] | None = None
+    image: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

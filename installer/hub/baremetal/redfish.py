@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import sushy
 
@@ -56,16 +56,26 @@ _CDS = (_CD, sushy.BOOT_SOURCE_TARGET_USB_CD)
 class RedfishMachine:
     """One machine behind a BMC; implements Provisioner."""
 
-    def __init__(self, address: Address, account: Account, *, verify: bool | str = True, boot_mode: str = "") -> None:
+    def __init__(
+        self,
+        address: Address,
+        account: Account,
+        *,
+        verify: bool | str = True,
+        boot_mode: str = "",
+        tls: Literal["1.1", "1.2"] = "1.2",
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
         """`verify` as in requests: the BMC's certificate is (not) verified, or verified by that file of authorities;
-        `boot_mode` as in `spec.bootMode`, empty for the one that the machine has."""
+        `boot_mode` as in `spec.bootMode`, empty for the one that the machine has; `tls` is the oldest version that may
+        be spoken, `answer_seconds` the deadline of an answer."""
         self._address = address
         self._account = account
         self._boot_mode = boot_mode
         self._connection = Connection(
             f"{address.url}/redfish/v1/", account.user, account.password,
-            verify=verify, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS,
-            attempts=1,
+            verify=verify, connect_seconds=CONNECT_SECONDS, answer_seconds=answer_seconds,
+            attempts=1, tls=tls,
         )  # fmt: skip
         self._order: tuple[Power, float] | None = None
         self._insert: tuple[str, float] | None = None
@@ -81,6 +91,15 @@ class RedfishMachine:
             return Done(powered=_is_on(system), health=_health(system), hardware={"nics": nics_of(system)})
 
         return self._do("log in", act)
+
+    def look(self) -> Outcome:
+        """Read power, hardware, and the URL of the image in the virtual CD drive; fails where there is no drive."""
+
+        def act(system: Any) -> Outcome:
+            holds = media.inserted_url(self._drives(system)) or ""
+            return Done(powered=_is_on(system), hardware=from_redfish(system), image=holds)
+
+        return self._do("read power and virtual CD drive", act)
 
     def inspect(self) -> Outcome:
         """As Provisioner says: what Redfish shows of it."""

@@ -1,0 +1,172 @@
+"""The machines that install-config.yaml gives BMCs, and a first look at each of them."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
+
+from installer.config.load import INSTALL_CONFIG_FILE
+from installer.config.types.install import InstallConfig
+from installer.config.values.check import canonical_mac
+from installer.errors import ConfigError, InstallerError
+from installer.hub.baremetal.address import Address, AddressError, parse
+from installer.hub.baremetal.provisioner import Account, Done, Failed, Outcome
+from installer.hub.baremetal.redfish import RedfishMachine
+
+T = TypeVar("T")
+
+HOSTS = "platform.baremetal.hosts"
+# With 5 s for a connection: a BMC that is dead or silent is named within 10 s, a slow one has time for all its answers.
+LOOK_SECONDS = 8.0
+# For a BMC that says that it is not ready.
+AGAIN_SECONDS = 5.0
+#: BMCs that are asked at a time: a rack's worth.
+AT_A_TIME = 32
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine: `mac` in lower case, `verify` as in requests, `field` its place in install-config.yaml."""
+
+    name: str
+    address: Address
+    account: Account
+    _: KW_ONLY
+    mac: str = ""
+    role: str = ""
+    verify: bool | str = True
+    boot_mode: str = ""
+    tls: Literal["1.1", "1.2"] = "1.2"
+    field: str = ""
+
+    def machine(self, answer_seconds: float = 60.0) -> RedfishMachine:
+        """Return a client of its BMC."""
+        return RedfishMachine(
+            self.address,
+            self.account,
+            verify=self.verify,
+            boot_mode=self.boot_mode,
+            tls=self.tls,
+            answer_seconds=answer_seconds,
+        )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A machine as its BMC shows it: whether it runs, the URL in its virtual CD drive, its hardware."""
+
+    powered: bool
+    image: str = field(default="", repr=False)
+    hardware: Mapping[str, object] = field(default_factory=dict)
+
+
+def targets_of(install: InstallConfig, ca: str = "", *, old_tls: bool = False) -> list[Target]:
+    """List the machines with BMCs; `ca` is a file with `bmcVerifyCA`. Raises ConfigError, which names all bad ones."""
+    platform = install.platform.baremetal
+    hosts = platform.hosts if platform else ()
+    problems, targets = [], []
+    for index, host in enumerate(hosts):
+        # Defaults have put them into another order than the file's.
+        place = f"{HOSTS}[{host.name or index}]"
+        bmc = host.bmc
+        missing = [name for name in ("address", "username", "password") if not (bmc and getattr(bmc, name))]
+        problems += [f"{place}.bmc.{name}: missing, so that it cannot be booted" for name in missing]
+        if bmc is None or missing:
+            continue
+        try:
+            address = parse(bmc.address)
+        except AddressError as error:
+            problems.append(f"{place}.bmc.address: {error}")
+            continue
+        targets.append(
+            Target(
+                host.name or place,
+                address,
+                Account(bmc.username, bmc.password),
+                mac=canonical_mac(host.boot_mac_address),
+                role=host.role,
+                verify=not bmc.disable_certificate_verification and (ca or True),
+                boot_mode=host.boot_mode,
+                tls="1.1" if old_tls else "1.2",
+                field=place,
+            )
+        )
+    if not hosts:
+        problems.append(f"{HOSTS}: missing: it names the hosts and their BMCs")
+    if problems:
+        raise ConfigError("\n".join(f"{INSTALL_CONFIG_FILE}: {problem}" for problem in problems))
+    return targets
+
+
+@contextmanager
+def authorities(install: InstallConfig) -> Iterator[str]:
+    """Provide a file with the certificates that BMCs are verified by, for the block; empty for the system's."""
+    pem = install.platform.baremetal.bmc_verify_ca if install.platform.baremetal else ""
+    if not pem:
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        yield file.name
+
+
+def look(targets: Sequence[Target]) -> dict[str, Seen | Failed]:
+    """Look at all BMCs at once, and return what is seen by the machine's name; a failure may pass."""
+
+    def of(target: Target) -> Seen | Failed:
+        outcome = target.machine(LOOK_SECONDS).look()
+        if isinstance(outcome, Done):
+            return Seen(bool(outcome.powered), outcome.image, outcome.hardware or {})
+        return outcome if isinstance(outcome, Failed) else Failed(outcome.why)
+
+    return each(targets, of)
+
+
+def each(targets: Sequence[Target], act: Callable[[Target], T]) -> dict[str, T]:
+    """Act on all machines at once; returns the values by their names."""
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        return dict(zip((target.name for target in targets), pool.map(act, targets), strict=True))
+
+
+def refusals(looks: Mapping[str, Seen | Failed]) -> dict[str, str]:
+    """Return the reasons why BMCs cannot be used, by the machine's name."""
+    return {name: seen.message for name, seen in looks.items() if isinstance(seen, Failed) and not seen.passing}
+
+
+def shown(url: str) -> str:
+    """Return an image's URL without what may be a secret: login, path and query; its last part says which image."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}/…/{parts.path.rsplit('/', 1)[-1]}"
+
+
+def finished(
+    act: Callable[[], Outcome], seconds: float, stop: threading.Event, note: Callable[[str], None] = lambda _: None
+) -> Done | Failed:
+    """Repeat a step of a machine until it is done or has failed for good, for `seconds` at most.
+
+    What passes is tried again. Raises InterruptedStep once `stop` is set.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        if stop.is_set():
+            raise InterruptedStep
+        outcome = act()
+        if isinstance(outcome, Done) or (isinstance(outcome, Failed) and not outcome.passing):
+            return outcome
+        wait, why = (AGAIN_SECONDS, outcome.message) if isinstance(outcome, Failed) else (outcome.seconds, outcome.why)
+        note(why)
+        if time.monotonic() + wait > deadline:
+            return Failed(f"not done within {seconds:.0f} s, last: {why}")
+        stop.wait(wait)
+
+
+class InterruptedStep(InstallerError):
+    """The command ends: the step is not gone on with."""
