@@ -20,7 +20,7 @@ from installer.create.stages.render import proxy_environment
 from installer.create.stages.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
 from installer.ignition.config import File, Unit, User, render
-from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
+from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, WORKFLOW_UNITS, LiveInputs, live_files
 from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image.config_image import belongs
 from installer.manifests import files as paths
@@ -43,6 +43,8 @@ _NEEDED = (
 _USED = (*(name for name, _, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
 # An address that no host has (RFC 5737): the rendezvous IP is not known yet.
 _NOWHERE = "192.0.2.1"
+# A config image is always that of a cluster to be installed.
+_LOADED_UNITS = (*UNITS, *WORKFLOW_UNITS["install"])
 
 
 def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
@@ -120,7 +122,7 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
     files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV], manifests.infra_env.spec.cpu_architecture)
     files_in_image += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
-    files_in_image.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
+    files_in_image.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in _LOADED_UNITS)))
     static = bool(manifests.nmstate)
     keys = tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip())
     users = [User("core", keys)] if keys else []
@@ -149,7 +151,7 @@ def _own_files() -> list[File]:
 def _units(static: bool) -> list[Unit]:
     """Return the units that start at boot: the cluster's wait for the config image, static networks do not."""
     data = resources.files("installer.ignition") / "data"
-    units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
+    units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in _LOADED_UNITS]
     units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)
     units.append(Unit(NETWORK_UNIT, (data / "systemd" / NETWORK_UNIT).read_text(), enabled=static))
     own = {"agent-check-config-image.service": True, "load-config-iso@.service": False}
