@@ -392,6 +392,7 @@ VARIANTS = FEATURES | {
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
+    "interactive": Variant(),
     **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},
     "converged": Variant(),
     **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},

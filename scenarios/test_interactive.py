@@ -1,0 +1,44 @@
+"""Blank machines become a cluster: an image that names nothing, answers on consoles, and the service's API."""
+
+import pytest
+
+from lab.deploy import Deployment
+from scenarios.testing import interactive
+from scenarios.testing.interactive import asked, follow, install_by_api, lead, reached, service_on, set_static
+
+pytestmark = [
+    pytest.mark.weekly,
+    # The generated client's own deprecations.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
+]
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    ["sno-ipv4-dhcp-uefi-interactive", "sno-ipv4-static-uefi-interactive", "compact-ipv4-dhcp-uefi-interactive"],
+    indirect=True,
+)
+def test_blank_machines_become_a_cluster(deployment: Deployment) -> None:
+    lab, topology = deployment.lab, deployment.topology
+    folder = interactive.create_image(deployment)
+    deployment.boot(image=interactive.iso_in(folder))
+    first, *others = [lab.nodes[spec.name] for spec in topology.nodes]
+    with lab.phase("answers on the consoles"):
+        terminals = {node.name: asked(node) for node in (first, *others)}
+        for node in (first, *others):
+            if topology.addressing == "static":
+                set_static(terminals[node.name], deployment, node)
+            reached(terminals[node.name])
+        lead(terminals[first.name], first)
+        for node in others:
+            follow(terminals[node.name], first.spec.ip)
+    installation = install_by_api(service_on(deployment, folder, first.spec.ip))
+    for node in lab.nodes.values():
+        host = node.ssh()
+        assert host.check_output("hostname") == node.name
+        assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device)
+        assert host.check_output("systemctl --failed --no-legend --plain") == ""
+        files = host.check_output("sudo ls /etc/NetworkManager/system-connections")
+        assert ("agent-tui-" in files) is (topology.addressing == "static"), files
+    assert installation.write(timeout=30)
+    assert installation.get(deployment.console_url)[0] == 200
