@@ -4,7 +4,17 @@ import pytest
 
 from lab.deploy import Deployment
 from scenarios.testing import interactive
-from scenarios.testing.interactive import asked, follow, install_by_api, lead, reached, service_on, set_static
+from scenarios.testing.interactive import (
+    asked,
+    cut_off_and_take_back,
+    follow,
+    install_by_api,
+    lead,
+    misled,
+    reached,
+    service_on,
+    set_static,
+)
 
 pytestmark = [
     pytest.mark.weekly,
@@ -29,6 +39,9 @@ def test_blank_machines_become_a_cluster(deployment: Deployment) -> None:
             if topology.addressing == "static":
                 set_static(terminals[node.name], deployment, node)
             reached(terminals[node.name])
+        if topology.addressing == "static":
+            cut_off_and_take_back(terminals[first.name])
+            misled(terminals[first.name], deployment)
         lead(terminals[first.name], first)
         for node in others:
             follow(terminals[node.name], first.spec.ip)

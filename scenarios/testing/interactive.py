@@ -82,6 +82,33 @@ def reached(terminal: Terminal) -> None:
     terminal.until("[ok] DNS", "[ok] Gateway", "[ok] Registry", seconds=NETWORK_SECONDS)
 
 
+def cut_off_and_take_back(terminal: Terminal) -> None:
+    """Put a machine into a VLAN that nobody else is in, see that nothing is reached, and take it back."""
+    terminal.choose("Edit the network")
+    terminal.until("<Apply>", seconds=NETWORK_SECONDS)
+    terminal.fill("VLAN", "7")
+    terminal.switch("IPv4 ", "static")
+    terminal.fill("IPv4 address", "10.77.0.2/24")
+    terminal.choose("Apply")
+    terminal.until("[!!] Gateway: there is no default gateway", "[!!] Registry", seconds=NETWORK_SECONDS)
+    terminal.choose("Take the network edit back")
+    reached(terminal)
+
+
+def misled(terminal: Terminal, deployment: Deployment) -> None:
+    """Give a machine the rendezvous IP of one that is there and is none, and one that is not there."""
+    topology = deployment.topology
+    for address, said in (
+        (topology.gateway, f"nothing listens on port {SERVICE_PORT}"),
+        (topology.nodes[-1].ip.rpartition(".")[0] + ".250", "It does not answer a ping either."),
+    ):
+        terminal.fill("Rendezvous IP", address)
+        terminal.choose("Use this rendezvous IP")
+        terminal.until(f"Tried https://{address}:{SERVICE_PORT}/ from", said, seconds=NETWORK_SECONDS)
+        terminal.choose("Back")
+        terminal.until("<Use this rendezvous IP>", seconds=NETWORK_SECONDS)
+
+
 def lead(terminal: Terminal, node: Node) -> None:
     """Say that this machine is the rendezvous host, and wait for the page's address."""
     terminal.choose(THIS)
@@ -103,6 +130,12 @@ class Interactive(Installation):
     """A cluster that was installed from a blank image; the service is gone with the rendezvous host's reboot."""
 
     cluster_id: str
+
+    @property
+    def ca_bundle(self) -> str:
+        """The CAs of the kubeconfig, which is from before there was an ingress, and the ingress's."""
+        published = self.kubectl_json("-n", "openshift-config-managed", "get", "configmap", "default-ingress-cert")
+        return f"{super().ca_bundle}\n{published['data']['ca-bundle.crt']}"
 
 
 def service_on(deployment: Deployment, folder: Path, address: str) -> Service:
