@@ -29,6 +29,16 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio"),
     *("--remote-debugging-pipe", "--window-size=1280,1000", "--lang=en-US"),
 )
+# Focuses the control of a kind that is visible, usable and has this name; whether there is one.
+_FIND = """(kind, name) => {
+  const seen = (item) => item && item.checkVisibility() && !item.disabled;
+  const says = (item) => item.textContent.trim() === name;
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const found = kind === 'field' ? all('label').filter(says).map((item) => item.control).find(seen)
+    : all({ button: 'button', link: 'a[href]', summary: 'summary' }[kind]).filter(says).find(seen);
+  if (found) found.focus();
+  return !!found && document.activeElement === found;
+}"""
 ANSWER_SECONDS = 60.0
 END_SECONDS = 20.0
 
@@ -127,6 +137,33 @@ class Page:
         common = {"key": key, "code": key, "windowsVirtualKeyCode": code}
         self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def _found(self, kind: str, name: str) -> None:
+        """Wait for a control of this kind (`field`, `button`, `link`, `summary`) with this name, and focus it."""
+        self.until(f"({_FIND})({json.dumps(kind)}, {json.dumps(name)})")
+
+    def fill(self, label: str, text: str) -> None:
+        """Replace the content of the text field with this label, as a keyboard would."""
+        self._found("field", label)
+        self.js("document.activeElement.select()")
+        if text:
+            self.call("Input.insertText", text=text)
+        else:
+            self.press("Delete", 46)
+        self.js("document.activeElement.dispatchEvent(new Event('change', {bubbles: true}))")
+
+    def choose(self, label: str, value: str) -> None:
+        """Choose the option that has this value in the list with this label."""
+        self._found("field", label)
+        self.js(
+            f"document.activeElement.value = {json.dumps(value)};"
+            "document.activeElement.dispatchEvent(new Event('change', {bubbles: true}))"
+        )
+
+    def push(self, name: str, kind: str = "button") -> None:
+        """Push the button (`link`, `summary`: follow or open it) that says this, by the keyboard."""
+        self._found(kind, name)
+        self.press("Enter", 13, "\r")
 
     def tab(self) -> str:
         """Press Tab; returns what has the focus then."""

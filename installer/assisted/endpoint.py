@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from installer.assisted.errors import ClientError
 
-#: What every path of the API begins with, common.sh's and page.html's too (tests/assisted/test_base.py).
+#: What every path of the API begins with, common.sh's and the page's api.js too (tests/assisted/test_base.py).
 BASE = "/api/assisted-install/v2"
 
 

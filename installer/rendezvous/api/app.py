@@ -34,9 +34,15 @@ class Page:
 
     async def show(self, service: Service, request: web.Request) -> web.StreamResponse:
         """GET /"""
-        from installer.rendezvous.page import feed
+        from installer.rendezvous.page import files
 
-        return await feed.show(service, request)
+        return await files.show(service, request)
+
+    async def file(self, service: Service, request: web.Request) -> web.StreamResponse:
+        """GET /page/{name}"""
+        from installer.rendezvous.page import files
+
+        return await files.file(service, request)
 
     async def stream(self, service: Service, request: web.Request) -> web.StreamResponse:
         """GET /page/stream"""
@@ -87,6 +93,7 @@ def build(service: Service) -> web.Application:
     viewer_schemes = frozenset() if service.settings.page_access == "open" else VIEWER_SCHEMES
     # Not HEAD: a stream without a body would have no end that anybody sees.
     app.router.add_get("/page/stream", answering(service, page.stream, viewer_schemes), allow_head=False)
+    app.router.add_get("/page/{name:.+}", answering(service, page.file, frozenset()))
     app.router.add_route("*", "/{tail:.*}", unknown(paths))
 
     async def start(app: web.Application) -> None:

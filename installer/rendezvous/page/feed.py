@@ -1,4 +1,4 @@
-"""The page to watch an installation on, and the stream of server-sent events that feeds it.
+"""The stream of server-sent events that feeds the page.
 
 This module is imported when the page is first asked for: without viewers it costs nothing.
 A viewer gets everything once and then what has changed, at most once a second; viewers share the encoded messages.
@@ -7,12 +7,7 @@ A viewer gets everything once and then what has changed, at most once a second; 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import re
 from collections.abc import Sequence
-from functools import lru_cache
-from importlib import resources
 
 import msgspec
 from aiohttp import web
@@ -21,10 +16,11 @@ from installer.assisted.errors import TooMany
 from installer.common.macs import ExpectedHost
 from installer.rendezvous.api.bodies import joined
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import BOOT, encode, knows
+from installer.rendezvous.api.views import BOOT, encode
 from installer.rendezvous.page import expected
 from installer.rendezvous.page import view as pageview
-from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.page.files import PRIVATE
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv
 
 # Viewers at a time. Each costs a comparison a second, and sending what has changed.
 MOST_VIEWERS = 8
@@ -38,60 +34,6 @@ AT_A_TIME = 8
 FIRST_EVENTS = 200
 MOST_EVENTS = 500
 NEWEST = "WHERE seq > (SELECT COALESCE(MAX(seq), 0) - ? FROM events) ORDER BY seq"
-#: INSTALL_INVOKER of a service on an administrator's machine.
-STANDALONE = "assisted-installer"
-#: Where the tokens are and what the end of the service means: of one that a host runs, and of `node0 service`.
-TOKEN_FILES = {
-    False: (
-        "the watcher's is <code>node0.watcherToken</code> in <code>.openshift_install_state.json</code> of the asset "
-        "directory, the user's <code>USER_AUTH_TOKEN</code> in <code>/etc/assisted/rendezvous-host.env</code> of this "
-        "host",
-        "When node0 has restarted from its disk, this page is gone for good: follow the cluster itself from then on.",
-    ),
-    True: (
-        "the watcher's is in <code>auth/watcher-token</code>, the user's in <code>auth/user-token</code>, both in the "
-        "folder that <code>node0 service --dir</code> names",
-        "Is <code>node0 service</code> still running?",
-    ),
-}
-PRIVATE = {
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "X-Accel-Buffering": "no",
-}
-
-
-@lru_cache(2)
-def document(invoker: str) -> tuple[bytes, str, str]:
-    """(page, Content-Security-Policy, ETag). The policy names the page's one script and one style by hash.
-
-    ``invoker``: INSTALL_INVOKER, which says where the tokens are.
-    """
-    text = (resources.files("installer.rendezvous") / "data/page.html").read_text(encoding="utf-8")
-    where, end = TOKEN_FILES[invoker == STANDALONE]
-    text = text.replace("<!--tokens-->", where).replace("<!--end-->", end)
-
-    def hashed(tag: str) -> str:
-        inside = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in inside]
-        return " ".join(f"'sha256-{digest}'" for digest in digests)
-
-    policy = (
-        f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; connect-src 'self'; "
-        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
-    )
-    body = text.encode()
-    return body, policy, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-
-
-async def show(service: Service, request: web.Request) -> web.StreamResponse:
-    """GET /: the page itself, which holds no data."""
-    body, policy, etag = document(service.settings.install_invoker)
-    headers = {**PRIVATE, "Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": etag}
-    if knows(request, etag):
-        return web.Response(status=304, headers=headers)
-    return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
 
 
 class Picture:
@@ -119,12 +61,16 @@ class Picture:
             )
             if key != self._key:
                 listed = expected.listed_hosts(self._service.settings.expected_hosts, infra_envs)
-                self._messages = await self._make(clusters, store.hosts(), listed)
+                self._messages = await self._make(clusters, store.hosts(), listed, infra_envs)
                 self._key = key
             return self._messages
 
     async def _make(
-        self, clusters: list[Cluster], hosts: list[Host], listed: Sequence[ExpectedHost]
+        self,
+        clusters: list[Cluster],
+        hosts: list[Host],
+        listed: Sequence[ExpectedHost],
+        infra_envs: Sequence[InfraEnv],
     ) -> dict[str, bytes]:
         by_id = {cluster.id: cluster for cluster in clusters}
         parts = {f"cluster/{name}": b"" for name in by_id}
@@ -135,6 +81,9 @@ class Picture:
         for card in expected.missing(listed, hosts):
             name = f"expected/{card['id']}"
             parts[name] = self._unless_same(name, _message("expected", card))
+        for infra_env in infra_envs:
+            name = f"infra_env/{infra_env.id}"
+            parts[name] = self._unless_same(name, _message("infra_env", pageview.infra_env_view(infra_env)))
         for number, item in enumerate(clusters):
             if number % AT_A_TIME == 0:
                 await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from installer.assisted import inventory as inv
 from installer.common.redact import shortened
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.store.documents import Validations
-from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import hostname_of, inventory_of
 
@@ -84,6 +84,7 @@ def host_view(engine: Engine, host: Host, cluster: Cluster | None) -> dict[str, 
     progress = host.progress
     return {
         "id": host.id,
+        "infra_env_id": host.infra_env_id,
         "cluster_id": host.cluster_id,
         "name": _text(hostname_of(host, inventory) or host.id),
         "status": host.status.value,
@@ -129,12 +130,24 @@ def cluster_view(engine: Engine, cluster: Cluster) -> dict[str, Any]:
     }
 
 
+def infra_env_view(infra_env: InfraEnv) -> dict[str, Any]:
+    """One infra-env: what tells it apart; its settings are the user's."""
+    return {
+        "id": infra_env.id,
+        "name": _text(infra_env.name),
+        "cluster_id": infra_env.cluster_id,
+        "cpu_architecture": infra_env.cpu_architecture,
+        "updated_at": infra_env.updated_at,
+    }
+
+
 def event_view(number: int, event: dict[str, Any]) -> dict[str, Any]:
     """One event: ``number`` grows with time, ``event`` is as the API shows it."""
     return {
         "number": number,
         "time": event["event_time"],
         "severity": event["severity"],
+        "cluster_id": event.get("cluster_id"),
         "host_id": event.get("host_id"),
         "message": _text(event["message"]),
     }

@@ -1,0 +1,164 @@
+/* Cluster details: registers a cluster with its infra-env, and changes them later. */
+import { call, cluster as at, get } from "../api.js";
+import { useDraft } from "../draft.js";
+import { Area, Buttons, Check, Select, Text, problemsIn, useSaving } from "../fields.js";
+import { patch, useResource } from "../resource.js";
+import { state } from "../store.js";
+import { html } from "../vendor/preact-htm.js";
+
+const NAMES = ["name", "base_dns_domain", "openshift_version", "cpu_architecture", "control_plane_count", "platform",
+  "pull_secret", "ssh_public_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors",
+  "additional_trust_bundle", "infra_env", "image_type", "schedulable_masters"];
+const SAME = ["name", "base_dns_domain", "ssh_public_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_source"];
+const COUNTS = [["1", "1: a single node"], ["3", "3"], ["4", "4"], ["5", "5"]];
+const PLATFORMS = [["baremetal", "Bare metal: virtual addresses kept by the cluster"],
+  ["none", "None: a load balancer and DNS of your own"]];
+const NEW = { control_plane_count: "3", platform: "baremetal", infra_env: "", image_type: "full-iso" };
+
+/* A line for each: source = mirror mirror… (imageDigestSources of an install-config). */
+const mirrorsText = (sources) => (sources || []).map(({ source, mirrors }) => source + " = " + (mirrors || []).join(" ")).join("\n");
+
+export function mirrorsOf(text) {
+  return (text || "").split("\n").filter((line) => line.trim()).map((line) => {
+    const [source, mirrors] = line.split("=").map((part) => part.trim());
+    if (!source || !mirrors) throw new Error("mirrors: " + line.trim() + ": must be SOURCE = MIRROR");
+    return { source, mirrors: mirrors.split(/\s+/) };
+  });
+}
+
+const overridesOf = (item) => JSON.parse(item.install_config_overrides || "{}");
+
+function read(item) {
+  return {
+    ...Object.fromEntries(SAME.map((name) => [name, item[name] || ""])),
+    control_plane_count: String(item.control_plane_count),
+    platform: item.platform?.type || "none",
+    schedulable_masters: !!item.schedulable_masters,
+    pull_secret: "",
+    mirrors: mirrorsText(overridesOf(item).imageDigestSources),
+  };
+}
+
+function body(values) {
+  const made = Object.fromEntries(SAME.filter((name) => name in values).map((name) => [name, values[name].trim()]));
+  if (values.control_plane_count) made.control_plane_count = Number(values.control_plane_count);
+  if (values.platform) made.platform = { type: values.control_plane_count === "1" ? "none" : values.platform };
+  if (values.pull_secret) made.pull_secret = values.pull_secret.trim();
+  if ("schedulable_masters" in values) made.schedulable_masters = values.schedulable_masters;
+  return made;
+}
+
+/* Registers both, or neither. Returns the cluster's id. */
+async function register(values) {
+  const sources = mirrorsOf(values.mirrors);
+  const made = await call("POST", "/clusters", { ...body(values), openshift_version: values.openshift_version,
+    cpu_architecture: values.cpu_architecture });
+  try {
+    if (sources.length) await call("PATCH", at(made.id, "/install-config"), JSON.stringify({ imageDigestSources: sources }));
+    if (!values.infra_env) {
+      await call("POST", "/infra-envs", {
+        name: made.name, cluster_id: made.id, pull_secret: values.pull_secret.trim(),
+        cpu_architecture: values.cpu_architecture, openshift_version: values.openshift_version,
+        image_type: values.image_type, ssh_authorized_key: values.ssh_public_key || "",
+        additional_ntp_sources: values.additional_ntp_source || "",
+        additional_trust_bundle: values.additional_trust_bundle || "",
+        proxy: { http_proxy: values.http_proxy || "", https_proxy: values.https_proxy || "", no_proxy: values.no_proxy || "" },
+      });
+    } else {
+      for (const item of state.hosts.values()) {
+        if (item.infra_env_id === values.infra_env && !item.cluster_id) {
+          await call("POST", `/infra-envs/${item.infra_env_id}/hosts/${item.id}/actions/bind`, { cluster_id: made.id });
+        }
+      }
+    }
+  } catch (error) {
+    await call("DELETE", at(made.id));
+    throw error;
+  }
+  return made.id;
+}
+
+function Fields({ form, versions }) {
+  const { values } = form.draft;
+  const single = values.control_plane_count === "1";
+  const known = Object.entries(versions || {});
+  const cpus = versions?.[values.openshift_version]?.cpu_architectures || [];
+  return html`<div class="grid">
+      <${Text} form=${form} name="name" label="Cluster name" required help="Lower-case letters, digits and hyphens." />
+      <${Text} form=${form} name="base_dns_domain" label="Base domain" required placeholder="example.com"
+        help=${`The cluster is ${values.name || "NAME"}.${values.base_dns_domain || "DOMAIN"}.`} />
+      ${form.isNew && html`<${Select} form=${form} name="openshift_version" label="OpenShift version"
+        options=${known.map(([id, item]) => [id, item.display_name])}
+        help=${known.length ? "" : "None is known yet: the service was started without a release, or cannot read it."} />
+      <${Select} form=${form} name="cpu_architecture" label="CPU architecture" options=${cpus.map((cpu) => [cpu, cpu])} />`}
+      <${Select} form=${form} name="control_plane_count" label="Control plane nodes" options=${COUNTS} />
+      ${!single && html`<${Select} form=${form} name="platform" label="Platform" options=${PLATFORMS} />`}
+    </div>
+    ${!form.isNew && !single && html`<${Check} form=${form} name="schedulable_masters"
+      label="Run workloads on control plane nodes as well" help="Always so with fewer than two workers." />`}
+    <${Area} form=${form} name="pull_secret" label="Pull secret" rows=${3}
+      help=${form.isNew ? "JSON with logins to registries." : "Is set and not shown. Enter another one to replace it."} />
+    <${Area} form=${form} name="ssh_public_key" label="SSH public key" rows=${2} help="To log in to the hosts as core." />
+    <details open=${["http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors", "additional_trust_bundle"]
+      .some((name) => values[name] || form.problems[name])}><summary>Proxy, time, mirrors</summary>
+      <div class="grid"><${Text} form=${form} name="http_proxy" label="HTTP proxy" placeholder="http://proxy.example.com:3128" />
+      <${Text} form=${form} name="https_proxy" label="HTTPS proxy" />
+      <${Text} form=${form} name="no_proxy" label="No proxy for" help="Domains, addresses and networks, separated by commas." />
+      <${Text} form=${form} name="additional_ntp_source" label="NTP sources" help="Names or addresses, separated by commas." /></div>
+      <${Area} form=${form} name="mirrors" label="Mirrors of images" rows=${2} placeholder="quay.io/source = mirror.example.com:5000/source"
+        help="A line each: SOURCE = MIRROR. Those of the installed cluster; the discovery image has the mirrors of the service's own folder." />
+      ${form.isNew && html`<${Area} form=${form} name="additional_trust_bundle" label="Additional trust bundle"
+        help="PEM certificates that hosts and cluster trust as well, a mirror's for example." />`}
+    </details>`;
+}
+
+export function NewCluster({ go }) {
+  const versions = useResource("/openshift-versions", state.version).value;
+  const [first, about] = Object.entries(versions || {}).find(([, item]) => item.default) || Object.entries(versions || {})[0] || [];
+  const draft = useDraft("new cluster", { ...NEW, openshift_version: first || "",
+    cpu_architecture: about?.cpu_architectures.includes("x86_64") ? "x86_64" : about?.cpu_architectures[0] || "" });
+  const saving = useSaving();
+  const form = { id: "new", draft, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES), isNew: true };
+  const unbound = [...state.infraEnvs.values()].filter((item) => !item.cluster_id);
+  const submit = (event) => {
+    event.preventDefault();
+    saving.run(async () => {
+      const id = await register(draft.values);
+      draft.clear();
+      go("#/clusters/" + id + (draft.values.infra_env ? "/hosts" : "/image"));
+    });
+  };
+  return html`<h2>Create a cluster</h2><form onSubmit=${submit} novalidate aria-label="Create a cluster">
+    <${Fields} form=${form} versions=${versions} />
+    ${unbound.length > 0 && html`<${Select} form=${form} name="infra_env" label="Hosts come from"
+      options=${[["", "a new discovery image"], ...unbound.map((item) => [item.id, "infra-env " + item.name + ", whose hosts are in no cluster"])]} />`}
+    ${!draft.values.infra_env && html`<${Select} form=${form} name="image_type" label="Discovery image"
+      options=${[["full-iso", "Full: all that a host needs to start"], ["minimal-iso", "Minimal: the rest is fetched over the network"]]} />`}
+    <${Buttons} form=${form} saving=${saving} label="Create cluster" />
+  </form>`;
+}
+
+export function Details({ id, shown, locked }) {
+  const { value, problem, reload } = useResource(at(id), shown);
+  const draft = useDraft("details " + id, value ? read(value) : {});
+  const saving = useSaving();
+  if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
+  const form = { id: "details", draft, locked, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES) };
+  const submit = (event) => {
+    event.preventDefault();
+    saving.run(async () => {
+      const { mirrors } = draft.changed;
+      const sources = mirrors === undefined ? null : mirrorsOf(mirrors);
+      const send = (changed, all) => body({ ...changed, ...(changed.platform ? { control_plane_count: all.control_plane_count } : {}) });
+      await patch({ path: at(id), draft, read, body: send, reload });
+      if (sources) {
+        const overrides = { ...overridesOf(await get(at(id))), imageDigestSources: sources.length ? sources : null };
+        await call("PATCH", at(id, "/install-config"), JSON.stringify(overrides));
+        reload();
+      }
+    });
+  };
+  return html`<form onSubmit=${submit} novalidate aria-label="Cluster details">
+    <p class="soft">OpenShift ${value.openshift_version}, ${value.cpu_architecture}</p>
+    <${Fields} form=${form} /><${Buttons} form=${form} saving=${saving} /></form>`;
+}

@@ -1,0 +1,74 @@
+/* The discovery image: an infra-env's settings, its static networks, and the download. */
+import { call, infraEnv as at } from "../api.js";
+import { useDraft } from "../draft.js";
+import { Area, Buttons, Outcome, Select, Text, problemsIn, useSaving } from "../fields.js";
+import { patch, useResource } from "../resource.js";
+import { html } from "../vendor/preact-htm.js";
+import { StaticNetworks, read as readStatic } from "./static.js";
+
+const NAMES = ["image_type", "ssh_authorized_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_sources",
+  "additional_trust_bundle", "static_network_config", "kernel_arguments", "pull_secret"];
+const PLAIN = ["ssh_authorized_key", "additional_ntp_sources", "additional_trust_bundle"];
+const PROXY = ["http_proxy", "https_proxy", "no_proxy"];
+
+function read(item) {
+  return {
+    ...Object.fromEntries(PLAIN.map((name) => [name, item[name] || ""])),
+    ...Object.fromEntries(PROXY.map((name) => [name, item.proxy?.[name] || ""])),
+    image_type: item.type,
+    static_network_config: readStatic(item.static_network_config),
+    kernel_arguments: JSON.parse(item.kernel_arguments || "[]").filter((row) => row.operation === "append").map((row) => row.value).join(" "),
+    pull_secret: "",
+  };
+}
+
+function body(changed, all) {
+  const made = Object.fromEntries(PLAIN.filter((name) => name in changed).map((name) => [name, changed[name]]));
+  if (PROXY.some((name) => name in changed)) made.proxy = Object.fromEntries(PROXY.map((name) => [name, all[name]]));
+  if ("image_type" in changed) made.image_type = changed.image_type;
+  if (changed.pull_secret) made.pull_secret = changed.pull_secret.trim();
+  if ("static_network_config" in changed) made.static_network_config = changed.static_network_config;
+  if ("kernel_arguments" in changed) {
+    made.kernel_arguments = changed.kernel_arguments.split(/\s+/).filter(Boolean).map((value) => ({ operation: "append", value }));
+  }
+  return made;
+}
+
+export function DiscoveryImage({ infraEnv, locked }) {
+  const { value, problem, reload } = useResource(infraEnv && at(infraEnv.id), infraEnv);
+  const draft = useDraft("image " + infraEnv?.id, value ? read(value) : {});
+  const saving = useSaving(), making = useSaving();
+  if (!infraEnv) return html`<p>This cluster has no infra-env of its own: its hosts come from another one.</p>`;
+  if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
+  const form = { id: "image", draft, locked: false, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES) };
+  const submit = (event) => {
+    event.preventDefault();
+    saving.run(() => patch({ path: at(infraEnv.id), draft, read, body, reload }), "Saved. Hosts get it from an image that is downloaded from now on.");
+  };
+  const fetchImage = () => making.run(async () => {
+    const { url } = await call("GET", at(infraEnv.id, "/downloads/image-url"));
+    const link = document.createElement("a");
+    link.href = url;
+    link.download = infraEnv.name + ".iso";
+    link.click();
+    return "The download has begun. Its address, for a BMC's virtual media, is valid for four hours: " + url;
+  });
+  return html`<h3>Boot the hosts</h3>
+    <p>Boot each host from this image (USB, virtual media or DVD). It appears under Hosts within a minute or two of its start.</p>
+    ${draft.dirty && html`<p class="notice">What you have entered below is not in the image before it is saved.</p>`}
+    <${Outcome} saving=${making} />
+    <div class="row"><button type="button" class="primary" onClick=${fetchImage} disabled=${making.busy}>Download discovery ISO</button></div>
+    <h3>What the image has</h3>
+    <form onSubmit=${submit} novalidate aria-label="Discovery image">
+    <${Select} form=${form} name="image_type" label="Image" options=${[["full-iso", "Full: all that a host needs to start"],
+      ["minimal-iso", "Minimal: the rest is fetched over the network"]]} />
+    <${StaticNetworks} form=${form} />
+    <${Area} form=${form} name="ssh_authorized_key" label="SSH public key" rows=${2} help="To log in to discovered hosts as core." />
+    <div class="grid"><${Text} form=${form} name="http_proxy" label="HTTP proxy" />
+    <${Text} form=${form} name="https_proxy" label="HTTPS proxy" />
+    <${Text} form=${form} name="no_proxy" label="No proxy for" />
+    <${Text} form=${form} name="additional_ntp_sources" label="NTP sources" />
+    <${Text} form=${form} name="kernel_arguments" label="Further kernel arguments" /></div>
+    <${Area} form=${form} name="additional_trust_bundle" label="Additional trust bundle" help="PEM certificates that hosts and cluster trust as well." />
+    <${Buttons} form=${form} saving=${saving} /></form>`;
+}
