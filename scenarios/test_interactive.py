@@ -7,8 +7,10 @@ from scenarios.testing import interactive
 from scenarios.testing.interactive import (
     asked,
     cut_off_and_take_back,
+    discover,
     follow,
     install_by_api,
+    install_by_browser,
     lead,
     misled,
     reached,
@@ -45,7 +47,11 @@ def test_blank_machines_become_a_cluster(deployment: Deployment) -> None:
         lead(terminals[first.name], first)
         for node in others:
             follow(terminals[node.name], first.spec.ip)
-    installation = install_by_api(service_on(deployment, folder, first.spec.ip))
+    service = service_on(deployment, folder, first.spec.ip)
+    discover(service)
+    # One by the browser alone, the others by the API that the browser uses.
+    by_browser = topology.addressing == "static"
+    installation = install_by_browser(service, first.spec.ip) if by_browser else install_by_api(service)
     for node in lab.nodes.values():
         host = node.ssh()
         assert host.check_output("hostname") == node.name

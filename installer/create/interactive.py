@@ -2,7 +2,7 @@
 
 Every host that boots it asks on its console which machine is the rendezvous host (installer/tui); there, the service
 starts, and a person installs with its page. All hosts have the service's CA and tokens: they trust the rendezvous host
-wherever it is. A config image is taken too.
+wherever it is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from installer.image.artifacts import LiveChanges, prepare_iso
 from installer.image.config_image import RENDEZVOUS_ENV
 from installer.image.copy import IMAGE_MODE
 from installer.tui.program import program
+from installer.tui.rendezvous import COPY_NETWORK
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,6 @@ SECRETS = "*node0.UnconfiguredImage"
 MARKER = "/etc/assisted/interactive-ui"
 # Units that the console starts: the page registers the cluster, and configures its hosts.
 _STARTED = tuple(unit for unit in UNITS if unit != "apply-host-config.service")
-_COPY_NETWORK = "agent-set-host-copy-network-arg"
 # Where getty would ask for a login: every console that the kernel has.
 _CONSOLES = ("getty@tty1.service", "serial-getty@.service", "console-getty.service")
 
@@ -85,23 +85,19 @@ def _live(inputs: Blank, live: LiveInputs, authority: Pair) -> Iterable[File]:
     yield File.text("/opt/agent/service-ca/ca.key", authority.key, 0o600)
     yield File("/usr/local/bin/agent-tui", program(), 0o555)
     yield File.text(MARKER, "")
-    yield File.text("/etc/assisted/interactive-units", "".join(f"{unit}\n" for unit in (*_STARTED, _unit_name())))
+    yield File.text("/etc/assisted/interactive-units", "".join(f"{unit}\n" for unit in (*_STARTED, COPY_NETWORK)))
     data = resources.files("installer.ignition") / "data/interactive"
-    script = f"{_COPY_NETWORK}.sh"
+    script = COPY_NETWORK.replace(".service", ".sh")
     yield File(f"/usr/local/bin/{script}", (data / script).read_bytes(), 0o555)
     for unit in _CONSOLES:
         drop_in = f"/etc/systemd/system/{unit}.d/10-agent-tui.conf"
         yield File(drop_in, (data / "10-agent-tui.conf").read_bytes())
 
 
-def _unit_name() -> str:
-    return f"{_COPY_NETWORK}.service"
-
-
 def _units(static: bool) -> list[Unit]:
     data = resources.files("installer.ignition") / "data"
     units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in _STARTED]
-    units.append(Unit(_unit_name(), (data / "interactive" / _unit_name()).read_text(), enabled=False))
+    units.append(Unit(COPY_NETWORK, (data / "interactive" / COPY_NETWORK).read_text(), enabled=False))
     units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)
     units.append(Unit(NETWORK_UNIT, (data / "systemd" / NETWORK_UNIT).read_text(), enabled=static))
     return units

@@ -233,13 +233,14 @@ class Console:
         curses.endwin()
         # No list of words: nmtui asks for the terminal's own.
         subprocess.run(["nmtui"], check=False)
-        self._checks.again()
+        self._report(EDIT, "")
 
     def _take_back(self) -> None:
         self._screen.busy(TAKE_BACK, "Putting the network back as it was before the last edit ...")
         self._report(TAKE_BACK, network.take_back())
 
     def _report(self, title: str, complaint: str) -> None:
+        rendezvous.network_changed()
         self._checks.again()
         if complaint:
             self._screen.tell(title, f"NetworkManager: {complaint}", "", "The checks show what is reached now.")

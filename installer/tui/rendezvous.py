@@ -16,6 +16,8 @@ from installer.tui import host
 
 PORT = 8090
 TRY_SECONDS = 5.0
+#: The unit that has a network which was set up here installed with the host.
+COPY_NETWORK = "agent-set-host-copy-network-arg.service"
 NODE_ZERO = host.ROOT / "etc/assisted/node0"
 _CA_KEY = host.ROOT / "opt/agent/service-ca/ca.key"
 # The certificate is valid from when its CA is: this machine's clock may be set later.
@@ -180,3 +182,9 @@ def forget() -> None:
         raise Failed(f"systemctl could not stop the services: {why}")
     for path in (host.ENVIRONMENT, NODE_ZERO, *(host.ROOT / "etc/issue.d").glob("*.issue")):
         path.unlink(missing_ok=True)
+
+
+def network_changed() -> None:
+    """Tell the service, where there is one already, that this host's network is another."""
+    if chosen():
+        host.run("systemctl", "restart", "--no-block", COPY_NETWORK)

@@ -15,8 +15,9 @@ from lab.errors import InstallFailedError
 from lab.layout import bracketed
 from lab.machines.node import Node
 from lab.waiting import wait_until
+from scenarios.testing import wizard
 from scenarios.testing.cluster import Installation, output_of
-from scenarios.testing.page import SERVICE_PORT
+from scenarios.testing.page import SERVICE_PORT, watching
 from scenarios.testing.service import Service, cluster_params
 from scenarios.testing.terminal import Terminal
 
@@ -143,22 +144,58 @@ def service_on(deployment: Deployment, folder: Path, address: str) -> Service:
     return Service(deployment, folder, f"https://{bracketed(address)}:{SERVICE_PORT}")
 
 
+def discover(service: Service) -> None:
+    """Wait until all machines have registered, in no cluster, and sent their inventories."""
+    lab = service.deployment.lab
+    with lab.phase("discover"):
+        wait_until(lambda: len(_inventories(service)) == len(lab.nodes), DISCOVER_SECONDS, "all hosts' inventories")
+
+
+def install_by_browser(service: Service, address: str) -> Interactive:
+    """Do on the rendezvous host's page, in a browser, what a person does there with a single machine."""
+    deployment = service.deployment
+    lab, topology = deployment.lab, deployment.topology
+    [infra_env] = service.call("list_infra_envs")
+    [host] = _hosts(service)
+    [(node, disk)] = _matched(service).values()
+    with watching(lab, address, service.ca_pem) as page:
+        wizard.sign_in(page, (service.directory / "auth/user-token").read_text().strip())
+        values = {
+            "Cluster name": topology.cluster_name,
+            "Base domain": topology.base_domain,
+            "Control plane nodes": "1",
+            "Pull secret": lab.access.pull_secret,
+            "SSH public key": lab.access.ssh_key,
+            "Hosts come from": infra_env["id"],
+        }
+        cluster_id = wizard.create_cluster(page, values)
+        wizard.go_to(page, "Networking")
+        wizard.save(page, {"Machine networks": topology.machine_network})
+        wizard.go_to(page, "Hosts")
+        page.push(f"Change {host['requested_hostname']}", "summary")
+        page.fill("Host name", node.name)
+        page.choose("Installation disk", disk)
+        page.push("Save")
+        with lab.phase("checks"):
+            wizard.wait_for_hosts(page, 1, READY_SECONDS)
+        with lab.phase("install"):
+            wizard.install(page, READY_SECONDS)
+            assert page.complaints == []
+            return _finished(service, cluster_id)
+
+
 def install_by_api(service: Service) -> Interactive:
     """Do what a person does on the page: register a cluster, bind the hosts, install, and take the kubeconfig."""
     deployment = service.deployment
     lab, topology = deployment.lab, deployment.topology
-    with lab.phase("discover"):
-        wait_until(lambda: len(_inventories(service)) == len(lab.nodes), DISCOVER_SECONDS, "all hosts' inventories")
     cluster = service.call("v2_register_cluster", cluster_params(deployment))
     [infra_env] = service.call("list_infra_envs")
-    for host_id, inventory in _inventories(service).items():
+    for host_id, (node, disk) in _matched(service).items():
         service.call("bind_host", infra_env["id"], host_id, {"cluster_id": cluster.id})
-        [node] = [node for node in lab.nodes.values() if node.spec.mac in _macs(inventory)]
-        [disk] = [disk for disk in inventory["disks"] if disk["path"] == node.spec.root_device]
         chosen = {
             "host_name": node.name,
             "host_role": node.spec.role,
-            "disks_selected_config": [{"id": disk["id"], "role": "install"}],
+            "disks_selected_config": [{"id": disk, "role": "install"}],
         }
         # Refused until the host has been bound.
         update = partial(service.call, "v2_update_host", infra_env["id"], host_id, chosen)
@@ -178,16 +215,31 @@ def install_by_api(service: Service) -> Interactive:
         )
     with lab.phase("install"):
         service.call("v2_install_cluster", cluster.id)
-        target = deployment.directory / "auth"
-        target.mkdir(mode=0o700, exist_ok=True)
-        wait_until(
-            lambda: _kubeconfig(service, cluster.id, target / "kubeconfig"), READY_SECONDS, "kubeconfig-noingress"
-        )
-        subject = Interactive(deployment=deployment, cluster_id=cluster.id)
-        wait_until(
-            lambda: _complete(subject), COMPLETE_SECONDS, "the cluster to be complete", lambda: _said(service), poll=3
-        )
+        return _finished(service, cluster.id)
+
+
+def _finished(service: Service, cluster_id: str) -> Interactive:
+    """Take the kubeconfig, which the service has only until its host restarts, and wait for the cluster."""
+    deployment = service.deployment
+    target = deployment.directory / "auth"
+    target.mkdir(mode=0o700, exist_ok=True)
+    wait_until(lambda: _kubeconfig(service, cluster_id, target / "kubeconfig"), READY_SECONDS, "kubeconfig-noingress")
+    subject = Interactive(deployment=deployment, cluster_id=cluster_id)
+    wait_until(
+        lambda: _complete(subject), COMPLETE_SECONDS, "the cluster to be complete", lambda: _said(service), poll=3
+    )
     return subject
+
+
+def _matched(service: Service) -> dict[str, tuple[Node, str]]:
+    """Return the lab's machine that each host is, and the id of the disk to install to, by the host's id."""
+    found = {}
+    for host_id, inventory in _inventories(service).items():
+        macs = [nic["mac_address"] for nic in inventory["interfaces"]]
+        [node] = [node for node in service.deployment.lab.nodes.values() if node.spec.mac in macs]
+        [disk] = [disk["id"] for disk in inventory["disks"] if disk["path"] == node.spec.root_device]
+        found[host_id] = (node, disk)
+    return found
 
 
 def _hosts(service: Service) -> list[dict[str, Any]]:
@@ -200,10 +252,6 @@ def _inventories(service: Service) -> dict[str, dict[str, Any]]:
     """Return the inventories that have been reported, with disks, by their hosts' ids."""
     found = {host["id"]: json.loads(host["inventory"]) for host in _hosts(service) if host.get("inventory")}
     return {key: inventory for key, inventory in found.items() if inventory["disks"]}
-
-
-def _macs(inventory: dict[str, Any]) -> list[str]:
-    return [nic["mac_address"] for nic in inventory["interfaces"]]
 
 
 def _kubeconfig(service: Service, cluster_id: str, path: Path) -> bool:

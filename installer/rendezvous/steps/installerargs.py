@@ -23,8 +23,8 @@ def keeps_partitions(host: Host) -> bool:
 def arguments(view: HostView) -> list[str]:
     """All arguments for this host; what the user gave comes first and is not repeated.
 
-    A network that the user set up, by NMState, by ``ip=`` arguments or on the host's console, is left as it is; else the
-    NICs in the machine network ask a DHCP server.
+    A network that the user set up, by NMState, by ``ip=`` arguments or on the host's console, is left as it is; else
+    the NICs in the machine network ask a DHCP server.
     """
     args = list(view.host.installer_args.value or [])
     inventory = view.inventory
