@@ -14,6 +14,7 @@ from scenarios.testing.interactive import (
     lead,
     misled,
     reached,
+    restart_with_a_form_open,
     service_on,
     set_static,
 )
@@ -48,6 +49,9 @@ def test_blank_machines_become_a_cluster(deployment: Deployment) -> None:
         for node in others:
             follow(terminals[node.name], first.spec.ip)
     service = service_on(deployment, folder, first.spec.ip)
+    if topology.addressing == "dhcp" and not others:
+        with lab.phase("restart"):
+            restart_with_a_form_open(service, first)
     discover(service)
     # One by the browser alone, the others by the API that the browser uses.
     by_browser = topology.addressing == "static"

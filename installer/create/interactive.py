@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from installer.config.state import State, damaged
 from installer.create.outputs import Outputs
 from installer.create.stages.resolve import architecture, resolve_payload
 from installer.create.stages.write import save
-from installer.create.unconfigured import NOWHERE, Blank, blank, inputs_of, manifest_files, users_of
+from installer.create.unconfigured import NOWHERE, blank, inputs_of, manifest_files, users_of
 from installer.credentials import tokens
 from installer.credentials.tokens import Tokens
 from installer.errors import AssetError, IsoError
@@ -46,25 +46,37 @@ _STARTED = tuple(unit for unit in UNITS if unit != "apply-host-config.service")
 _CONSOLES = ("getty@tty1.service", "serial-getty@.service", "console-getty.service")
 
 
-def _secrets(state: State) -> tuple[Pair, Tokens]:
-    """Return the service's CA and tokens, the state's where it has some. Raises StateError."""
+@dataclass(frozen=True)
+class _Secrets:
+    """The service's CA, the key of its certificates, which stays the same over restarts, and its tokens."""
+
+    authority: Pair = field(repr=False)
+    service_key: str = field(repr=False)
+    tokens: Tokens = field(repr=False)
+
+
+def _secrets(state: State) -> _Secrets:
+    """Return the state's secrets, or new ones where it has none. Raises StateError."""
     saved = state.get(SECRETS)
     if not saved:
-        return certificates.authority("node0-service-ca"), tokens.make_tokens()
+        service_key = certificates.private_pem(certificates.ec_key())
+        return _Secrets(certificates.authority("node0-service-ca"), service_key, tokens.make_tokens())
     try:
         pair = Pair(str(saved["certificate"]), str(saved["key"]))
         certificates.check(pair)
         made = Tokens(*(str(saved[name]) for name in ("publicKey", "agentToken", "userToken", "watcherToken")))
         tokens.check(made)
+        return _Secrets(pair, str(saved["serviceKey"]), made)
     except (KeyError, ValueError) as error:
         raise damaged(state.path, f"{SECRETS}: {type(error).__name__}") from None
-    return pair, made
 
 
-def _saved(authority: Pair, made: Tokens) -> dict[str, Any]:
+def _saved(secrets: _Secrets) -> dict[str, Any]:
+    authority, made = secrets.authority, secrets.tokens
     return {
         "certificate": authority.certificate,
         "key": authority.key,
+        "serviceKey": secrets.service_key,
         "publicKey": made.public_key_pem,
         "agentToken": made.agent,
         "userToken": made.user,
@@ -72,7 +84,7 @@ def _saved(authority: Pair, made: Tokens) -> dict[str, Any]:
     }
 
 
-def _live(inputs: Blank, live: LiveInputs, authority: Pair) -> Iterable[File]:
+def _live(live: LiveInputs, secrets: _Secrets) -> Iterable[File]:
     """Yield the live system's files; the console makes rendezvous-host.env and the service's certificate."""
     for file in live_files(live):
         if file.path != RENDEZVOUS_ENV:
@@ -80,9 +92,10 @@ def _live(inputs: Blank, live: LiveInputs, authority: Pair) -> Iterable[File]:
             continue
         text = file.content.decode().replace(f"//{NOWHERE}", "//{{.RendezvousHost}}")
         yield File.text(f"{file.path}.template", text.replace(NOWHERE, "{{.RendezvousIP}}"), 0o600)
-    yield File.text(f"{TLS_DIR}/ca.crt", authority.certificate)
+    yield File.text(f"{TLS_DIR}/ca.crt", secrets.authority.certificate)
+    yield File.text(f"{TLS_DIR}/service.key", secrets.service_key, 0o600)
     # Not in TLS_DIR, which the service's container sees.
-    yield File.text("/opt/agent/service-ca/ca.key", authority.key, 0o600)
+    yield File.text("/opt/agent/service-ca/ca.key", secrets.authority.key, 0o600)
     yield File("/usr/local/bin/agent-tui", program(), 0o555)
     yield File.text(MARKER, "")
     yield File.text("/etc/assisted/interactive-units", "".join(f"{unit}\n" for unit in (*_STARTED, COPY_NETWORK)))
@@ -108,7 +121,8 @@ def unconfigured_image(directory: Path) -> None:
     state = State.load(directory)
     inputs = blank(directory, state)
     payload = resolve_payload(inputs.install, IMAGE_VARIABLES.values())
-    authority, made = _secrets(state)
+    secrets = _secrets(state)
+    made = secrets.tokens
     live = replace(
         inputs_of(inputs, payload.release),
         public_key_pem=made.public_key_pem,
@@ -116,7 +130,7 @@ def unconfigured_image(directory: Path) -> None:
         user_token=made.user,
         watcher_token=made.watcher,
     )
-    files = [*_live(inputs, live, authority), *manifest_files(inputs, payload.release)]
+    files = [*_live(live, secrets), *manifest_files(inputs, payload.release)]
     ignition = render(files, _units(bool(inputs.manifests.nmstate)), users_of(inputs))
     target = directory / f"unconfigured.{architecture(inputs.install)}.iso"
     with Outputs(directory) as outputs:
@@ -126,8 +140,8 @@ def unconfigured_image(directory: Path) -> None:
             raise AssetError(f'failed to fetch {TARGET}: failed to generate asset "{TARGET}"', error) from error
         outputs.put("auth/user-token", f"{made.user}\n".encode())
         outputs.put("auth/watcher-token", f"{made.watcher}\n".encode())
-        outputs.put("tls/ca.crt", authority.certificate.encode(), 0o644)
-        state.put(SECRETS, _saved(authority, made))
+        outputs.put("tls/ca.crt", secrets.authority.certificate.encode(), 0o644)
+        state.put(SECRETS, _saved(secrets))
         for asset, consumed in inputs.consumed.items():
             state.put_files(asset, consumed)
             outputs.remove(*consumed)

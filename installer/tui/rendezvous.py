@@ -113,7 +113,7 @@ def why_not(address: str) -> str:
 
 
 def make_certificate(address: str) -> None:
-    """Make the service's key and certificate for this address, by the image's CA. Raises Failed."""
+    """Make the service's certificate for this address, with the image's key and CA. Raises Failed."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "index").touch()
@@ -121,21 +121,19 @@ def make_certificate(address: str) -> None:
         ca = str(host.TLS / "ca.crt")
         code, dates = host.run("openssl", "x509", "-in", ca, "-noout", "-startdate", "-dateopt", "iso_8601")
         start = "".join(letter for letter in dates.partition("=")[2] if letter.isdigit())
-        key, request, certificate = (str(work / name) for name in ("key", "request", "certificate"))
+        request, certificate = str(work / "request"), work / "certificate"
         for words in (
-            ["ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key],
-            ["req", "-new", "-key", key, "-subj", "/CN=assisted-service", "-out", request],
+            ["req", "-new", "-key", str(host.TLS / "service.key"), "-subj", "/CN=assisted-service", "-out", request],
             [
                 *("ca", "-batch", "-notext", "-config", str(work / "config"), "-cert", ca, "-keyfile", str(_CA_KEY)),
-                *("-startdate", f"{start}Z", "-days", "3650", "-in", request, "-out", certificate),
+                *("-startdate", f"{start}Z", "-days", "3650", "-in", request, "-out", str(certificate)),
             ],
         ):
             if code == 0:
                 code, dates = host.run("openssl", *words)
         if code:
             raise Failed(f"openssl could not make the service's certificate: {dates}")
-        for name, made in (("service.key", key), ("service.crt", certificate)):
-            write(host.TLS / name, Path(made).read_text(), 0o600)
+        write(host.TLS / "service.crt", certificate.read_text(), 0o600)
 
 
 def fingerprint() -> str:

@@ -151,6 +151,22 @@ def discover(service: Service) -> None:
         wait_until(lambda: len(_inventories(service)) == len(lab.nodes), DISCOVER_SECONDS, "all hosts' inventories")
 
 
+def restart_with_a_form_open(service: Service, node: Node) -> None:
+    """Restart the rendezvous host while a person fills in a form, and choose it again: the page goes on with it."""
+    address = node.spec.ip
+    with watching(service.deployment.lab, address, service.ca_pem) as page:
+        wizard.sign_in(page, (service.directory / "auth/user-token").read_text().strip())
+        page.push("Create a cluster", "link")
+        page.fill("Cluster name", "kept")
+        node.power.cycle()
+        page.until("document.getElementById('connection').textContent !== 'Live'", NETWORK_SECONDS)
+        terminal = asked(node)
+        reached(terminal)
+        lead(terminal, node)
+        page.until(wizard.LIVE, NETWORK_SECONDS)
+        assert page.js("document.querySelector('form[aria-label=\"Create a cluster\"] input').value") == "kept"
+
+
 def install_by_browser(service: Service, address: str) -> Interactive:
     """Do on the rendezvous host's page, in a browser, what a person does there with a single machine."""
     deployment = service.deployment

@@ -59,7 +59,7 @@ def test_the_image_names_no_cluster_and_no_rendezvous_host_and_has_what_leads_to
     assert files["/opt/agent/tls/ca.crt"] == ca
     certificates.check(certificates.Pair(ca, files["/opt/agent/service-ca/ca.key"]))
     modes = {file["path"]: file["mode"] for file in config["storage"]["files"]}
-    assert modes["/opt/agent/service-ca/ca.key"] == modes[TEMPLATE] == 0o600
+    assert modes["/opt/agent/service-ca/ca.key"] == modes["/opt/agent/tls/service.key"] == modes[TEMPLATE] == 0o600
     # Nothing but the console starts by itself; what it starts is there.
     units = {unit["name"]: unit["enabled"] for unit in config["systemd"]["units"]}
     assert {name for name, enabled in units.items() if enabled} == set(SYSTEM_UNITS)

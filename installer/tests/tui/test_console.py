@@ -85,6 +85,7 @@ def root(tmp_path):
         "etc/assisted/interactive-units": "agent.service\nassisted-service.service\n",
         "etc/issue.d/70-x.issue": "assisted-service.service has not started yet\n",
         "opt/agent/tls/ca.crt": authority.certificate,
+        "opt/agent/tls/service.key": certificates.private_pem(certificates.ec_key()),
         "opt/agent/service-ca/ca.key": authority.key,
     }
     for name, text in files.items():
