@@ -37,6 +37,7 @@ CREATE = {
     "cluster-manifests": "Write the manifests made from the configs, to be edited before the image is made",
     "pxe-files": "Make the files for booting from a network",
     "config-image": "Make an ISO with one cluster's files, for hosts that boot an unconfigured image",
+    "unconfigured-image": "Make an ISO that names no cluster: its hosts ask on their consoles, and a page installs",
     "unconfigured-ignition": "Make a live host's Ignition config without a cluster's files",
     "certificates": "Write the cluster's signers and kubeadmin's password",
 }

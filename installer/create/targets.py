@@ -194,11 +194,19 @@ def unconfigured_ignition(directory: Path) -> None:
     log.info("%s", created_in("unconfigured-ignition", directory, [FILE]))
 
 
+def unconfigured_image(directory: Path) -> None:
+    """Write unconfigured.ARCH.iso, whose hosts ask on their consoles."""
+    from installer.create.interactive import unconfigured_image as write_image
+
+    write_image(directory)
+
+
 TARGETS = {
     "agent-config-template": agent_config_template,
     "cluster-manifests": cluster_manifests,
     "pxe-files": pxe_files,
     "config-image": config_image,
+    "unconfigured-image": unconfigured_image,
     "unconfigured-ignition": unconfigured_ignition,
     "certificates": certificates,
 }

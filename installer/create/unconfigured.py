@@ -8,6 +8,8 @@ starts its agent only then: what it needs to trust the rendezvous service is on 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 
@@ -17,10 +19,18 @@ from installer.config.types.install import InstallConfig
 from installer.create.stages.hosts import host_files
 from installer.create.stages.read import read_manifests
 from installer.create.stages.render import proxy_environment
-from installer.create.stages.resolve import expected_release, resolve_release
+from installer.create.stages.resolve import ResolvedRelease, expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
 from installer.ignition.config import File, Unit, User, render
-from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
+from installer.ignition.live import (
+    IMAGE_VARIABLES,
+    NETWORK_UNIT,
+    UNITS,
+    WORKFLOW_UNITS,
+    HostFiles,
+    LiveInputs,
+    live_files,
+)
 from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image.config_image import belongs
 from installer.manifests import files as paths
@@ -41,8 +51,10 @@ _NEEDED = (
     (paths.PULL_SECRET, _ASSETS[paths.PULL_SECRET], f"missing configuration or manifest file: {paths.PULL_SECRET}"),
 )
 _USED = (*(name for name, _, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
-# An address that no host has (RFC 5737): the rendezvous IP is not known yet.
-_NOWHERE = "192.0.2.1"
+#: An address that no host has (RFC 5737): the rendezvous IP is not known yet.
+NOWHERE = "192.0.2.1"
+# A config image is always that of a cluster to be installed.
+_LOADED_UNITS = (*UNITS, *WORKFLOW_UNITS["install"])
 
 
 def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
@@ -84,19 +96,36 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
         raise AssetError(f'failed to fetch {TARGET}: failed to load asset "{asset}"', error) from error
 
 
-def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[str, bytes]]]:
-    """Return the Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
+@dataclass(frozen=True)
+class Blank:
+    """The inputs of a live system that knows no cluster: manifests and mirror/, and their meaning.
+
+    `consumed`: files on disk that are removed once the state has them, by asset.
+    """
+
+    files: dict[str, bytes] = field(repr=False)
+    manifests: ClusterManifests
+    install: InstallConfig
+    hosts: Sequence[HostFiles]
+    consumed: dict[str, dict[str, bytes]] = field(repr=False)
+
+
+def blank(directory: Path, state: State) -> Blank:
+    """Read and check the inputs. Raises AssetError, StateError."""
     files, consumed = _files(directory, state)
     with blaming_state(state.path, kept=not consumed):
         manifests, install = _read(files)
     for name in consumed.get(MANIFESTS, {}):
         log.info("Consuming %s from target directory", _ASSETS[name])
     hosts = host_files(ztp.with_networks((), manifests), TARGET, required=0)
-    release = resolve_release(install, IMAGE_VARIABLES.values(), TARGET)
-    if paths.IMAGE_SET not in files:
-        files[paths.IMAGE_SET] = go_dump(cluster_image_set(release.image, release.version)).encode()
-    inputs = LiveInputs(
-        rendezvous_ip=_NOWHERE,  # these are in files that only the config image brings
+    return Blank(files, manifests, install, hosts, consumed)
+
+
+def inputs_of(inputs: Blank, release: ResolvedRelease) -> LiveInputs:
+    """Return the live system's inputs without any key or token, and at no rendezvous IP."""
+    install, registries = inputs.install, inputs.files.get(paths.REGISTRIES, b"")
+    return LiveInputs(
+        rendezvous_ip=NOWHERE,  # these are in files that only the config image brings
         release_image=release.image,
         release_version=release.version,
         images=release.components,
@@ -106,25 +135,44 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
         watcher_token="",
         tls_files={},
         pull_secret=install.pull_secret,
-        hosts=hosts,
-        registries_conf=files[paths.REGISTRIES].decode() if paths.REGISTRIES in files else "",
+        hosts=inputs.hosts,
+        registries_conf=registries.decode(),
         ca_bundle=install.additional_trust_bundle,
-        ntp_sources=manifests.infra_env.spec.additional_ntp_sources,
+        ntp_sources=inputs.manifests.infra_env.spec.additional_ntp_sources,
         proxy=proxy_environment(install),
     )
+
+
+def manifest_files(inputs: Blank, release: ResolvedRelease) -> list[File]:
+    """Return the manifests that hosts register an infra-env by."""
+    files = dict(inputs.files)
+    if paths.IMAGE_SET not in files:
+        files[paths.IMAGE_SET] = go_dump(cluster_image_set(release.image, release.version)).encode()
+    files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV], inputs.manifests.infra_env.spec.cpu_architecture)
+    names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
+    return [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
+
+
+def users_of(inputs: Blank) -> list[User]:
+    """Return the user who may log in; nobody without a key."""
+    keys = tuple(line.strip() for line in inputs.install.ssh_key.splitlines() if line.strip())
+    return [User("core", keys)] if keys else []
+
+
+def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[str, bytes]]]:
+    """Return the Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
+    inputs = blank(directory, state)
+    release = resolve_release(inputs.install, IMAGE_VARIABLES.values(), TARGET)
     kept_folders = (
         *("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network"),
         "/etc/issue",
     )
-    files_in_image = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(kept_folders)]
-    names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
-    files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV], manifests.infra_env.spec.cpu_architecture)
-    files_in_image += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
-    files_in_image.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
-    static = bool(manifests.nmstate)
-    keys = tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip())
-    users = [User("core", keys)] if keys else []
-    return render([*files_in_image, *_own_files()], _units(static), users), consumed
+    live = live_files(inputs_of(inputs, release))
+    files = [file for file in live if not belongs(file.path) or file.path.startswith(kept_folders)]
+    files += manifest_files(inputs, release)
+    files.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in _LOADED_UNITS)))
+    static = bool(inputs.manifests.nmstate)
+    return render([*files, *_own_files()], _units(static), users_of(inputs)), inputs.consumed
 
 
 def _completed(infra_env: bytes, architecture: str) -> bytes:
@@ -149,7 +197,7 @@ def _own_files() -> list[File]:
 def _units(static: bool) -> list[Unit]:
     """Return the units that start at boot: the cluster's wait for the config image, static networks do not."""
     data = resources.files("installer.ignition") / "data"
-    units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
+    units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in _LOADED_UNITS]
     units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)
     units.append(Unit(NETWORK_UNIT, (data / "systemd" / NETWORK_UNIT).read_text(), enabled=static))
     own = {"agent-check-config-image.service": True, "load-config-iso@.service": False}

@@ -410,6 +410,7 @@ VARIANTS = FEATURES | {
     "ipi": Variant(machines=_with_bootstrap, install_config=_no_workers),
     "service_killed": Variant(),
     "discovery": Variant(),
+    "interactive": Variant(),
     **{name: Variant() for name in ("killed", "late_binding", "by_hand", "unbound", "held", "failed", "wrong_inputs")},
     "converged": Variant(),
     **{name: Variant(machines=partial(_workers, number=1)) for name in ("day2_worker", "imported", "two_clusters")},

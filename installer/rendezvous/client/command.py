@@ -115,8 +115,12 @@ class Client:
             log.info("added manifest %s", name)
 
     def register_infra_env(self) -> str:
-        """Register the infra-env unless one exists. Its id."""
-        manifests = cm.load(self.root / "manifests")
+        """Register the infra-env unless one exists. Its id.
+
+        In an interactive installation a person registers the cluster, and binds hosts to it.
+        """
+        interactive = (self.root / "interactive-ui").exists()
+        manifests = cm.load(self.root / "manifests", with_cluster=not interactive)
         infra_envs = self.service.infra_envs()
         if len(infra_envs) > 1:
             raise ClientError(
@@ -127,10 +131,11 @@ class Client:
             log.info("infra-env %s is registered already", infra_env_id)
             return infra_env_id
         clusters = self.service.clusters()
-        if len(clusters) != 1:
+        if len(clusters) != 1 and not interactive:
             raise ClientError("registerInfraEnv", None, f"the service has {len(clusters)} clusters, expected one")
         kind = self.env.get("IMAGE_TYPE_ISO") or "full-iso"
-        body = cm.infra_env_params(manifests, text_field(clusters[0], "id", "GET /clusters"), kind, self.version)
+        cluster_id = "" if interactive else text_field(clusters[0], "id", "GET /clusters")
+        body = cm.infra_env_params(manifests, cluster_id, kind, self.version)
         infra_env_id = text_field(self.service.register_infra_env(body), "id", "POST /infra-envs")
         log.info("registered infra-env %s", infra_env_id)
         return infra_env_id

@@ -61,9 +61,11 @@ class Manifests:
     nmstate: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
 
-def load(directory: Path) -> Manifests:
-    """Read all manifests of a directory. Raises ManifestError when one that is needed is missing or wrong."""
-    return _of_kinds(str(directory), (item for path in sorted(directory.glob("*.y*ml")) for item in documents(path)))
+def load(directory: Path, *, with_cluster: bool = True) -> Manifests:
+    """Read all manifests of a directory; without a cluster's, where a person registers it. Raises ManifestError when
+    one that is needed is missing or wrong."""
+    objects = (item for path in sorted(directory.glob("*.y*ml")) for item in documents(path))
+    return _of_kinds(str(directory), objects, with_cluster=with_cluster)
 
 
 def parse(files: Mapping[str, bytes]) -> Manifests:
@@ -72,7 +74,7 @@ def parse(files: Mapping[str, bytes]) -> Manifests:
     return _of_kinds("cluster-manifests", (item for name, data in texts.items() for item in _documents(name, data)))
 
 
-def _of_kinds(directory: str, objects: Iterable[dict[str, Any]]) -> Manifests:
+def _of_kinds(directory: str, objects: Iterable[dict[str, Any]], *, with_cluster: bool = True) -> Manifests:
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for document in objects:
         by_kind.setdefault(str(document.get("kind")), []).append(document)
@@ -92,8 +94,8 @@ def _of_kinds(directory: str, objects: Iterable[dict[str, Any]]) -> Manifests:
     except ValueError:
         raise ManifestError(directory, "pull secret is not JSON") from None
     return Manifests(
-        cluster_install=single("AgentClusterInstall"),
-        cluster_deployment=single("ClusterDeployment"),
+        cluster_install=single("AgentClusterInstall") if with_cluster else {},
+        cluster_deployment=single("ClusterDeployment") if with_cluster else {},
         image_set=(by_kind.get("ClusterImageSet") or [{}])[0],
         infra_env=single("InfraEnv"),
         pull_secret=compact,
@@ -180,7 +182,8 @@ def overrides(manifests: Manifests) -> str:
 
 
 def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, version: str) -> dict[str, Any]:
-    """infra-env-create-params. Raises ManifestError when an NMStateConfig's labels do not match."""
+    """infra-env-create-params; without a `cluster_id` its hosts are bound later. Raises ManifestError when an
+    NMStateConfig's labels do not match."""
     spec = manifests.infra_env.get("spec") or {}
     wanted = (spec.get("nmStateConfigLabelSelector") or spec.get("nmstateConfigLabelSelector") or {}).get(
         "matchLabels"
@@ -206,7 +209,7 @@ def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, ver
         )
     body: dict[str, Any] = {
         "name": _name(manifests.infra_env),
-        "cluster_id": cluster_id,
+        **({"cluster_id": cluster_id} if cluster_id else {}),
         "openshift_version": version,
         "pull_secret": manifests.pull_secret,
         "ssh_authorized_key": spec.get("sshAuthorizedKey", ""),

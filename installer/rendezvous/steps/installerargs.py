@@ -23,8 +23,8 @@ def keeps_partitions(host: Host) -> bool:
 def arguments(view: HostView) -> list[str]:
     """All arguments for this host; what the user gave comes first and is not repeated.
 
-    A network that the user set up, by NMState or by ``ip=`` arguments, is left as it is; else the NICs in the machine
-    network ask a DHCP server.
+    A network that the user set up, by NMState, by ``ip=`` arguments or on the host's console, is left as it is; else
+    the NICs in the machine network ask a DHCP server.
     """
     args = list(view.host.installer_args.value or [])
     inventory = view.inventory
@@ -34,10 +34,10 @@ def arguments(view: HostView) -> list[str]:
     disk = disks.installation(view.host, inventory)
     if disk is not None:
         _add(args, _disk_arguments(disk, inventory, own_network))
+    copied = bool({"-n", "--copy-network"}.intersection(args))
     if view.infra_env is not None and view.infra_env.static_network_config:
-        if not {"-n", "--copy-network"}.intersection(args):
-            args.append("--copy-network")
-    elif not own_network:
+        args += [] if copied else ["--copy-network"]
+    elif not own_network and not copied:
         _add(args, _dhcp(view, inventory))
     return args
 

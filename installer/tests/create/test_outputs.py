@@ -259,6 +259,9 @@ def test_unconfigured_ignition(directory, capsys):
     assert files["/etc/containers/registries.conf"] == (directory / "mirror/registries.conf").read_bytes()
     enabled = {unit["name"] for unit in config["systemd"]["units"] if unit["enabled"]}
     assert enabled == {"agent-check-config-image.service", *SYSTEM_UNITS}
+    started = files["/etc/assisted/config-image-units"].decode().split()
+    assert {"agent-register-cluster.service", "start-cluster-installation.service"} < set(started)
+    assert set(started) <= {unit["name"] for unit in config["systemd"]["units"]}
     # Config image and unconfigured image agree on what release they are for.
     assert create("config-image", directory) == 0
     brought_files = brought(directory / "agentconfig.noarch.iso")

@@ -13,7 +13,7 @@ from installer.common import cpio
 
 DATA = Path(str(resources.files("installer.ignition") / "data"))
 OWN = DATA / "unconfigured"
-SCRIPTS = sorted(OWN.glob("*.sh"))
+SCRIPTS = sorted((*OWN.glob("*.sh"), *(DATA / "interactive").glob("*.sh")))
 # Writes two profiles; fails as often as there are files `fail*`.
 PROFILES = """#!/bin/sh
 echo network >>"$CALLS"

@@ -10,6 +10,8 @@ issue_set() {
     [ -f "$file" ] && [ "$(<"$file")" = "$2" ] && return 0
     printf '%s\n' "$2" >"$file"
     printf '%s\n' "$2"
+    # There a full-screen program shows the files (installer/tui).
+    [ -e "${PATH_PREFIX-}/etc/assisted/interactive-ui" ] && return 0
     [ -w /dev/console ] && printf '%s\n' "$2" >/dev/console
     return 0
 }

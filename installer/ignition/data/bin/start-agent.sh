@@ -17,7 +17,8 @@ every=5
 [ ! -e /etc/assisted/node0 ] || every=1
 uptime_now
 due=$((UPTIME + 30))
-until service_listens && id=$(api GET infra-envs 2>/run/start-agent.err | jq -re '.[0].id'); do
+until service_listens && reason="it has no infra-env yet" &&
+    id=$(api GET infra-envs 2>/run/start-agent.err | jq -re '.[0].id'); do
     [ ! -s /run/start-agent.err ] || reason=$(tail -n 1 /run/start-agent.err)
     # Every minute, so that the console tells what is the matter.
     uptime_now

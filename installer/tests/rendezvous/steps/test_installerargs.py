@@ -122,6 +122,8 @@ def test_each_path_has_a_card_of_its_own(world: World, own: tuple[str, ...], wan
 
 def test_a_network_of_the_users_is_copied_once(world: World) -> None:
     host_view = view(world, ("--copy-network",))
+    # One of the host's console, which no infra-env knows: no DHCP beside it.
+    assert installerargs.arguments(host_view) == ["--copy-network"]
     with world.store.change():
         assert host_view.infra_env is not None
         world.store.put_infra_env(
