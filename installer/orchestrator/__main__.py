@@ -14,6 +14,7 @@ from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
 from installer.common import numbers
 from installer.hostsys import system as hostsys
+from installer.hostsys.system import HostSystem
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError
@@ -41,40 +42,49 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def prepared(args: argparse.Namespace, token: str, attempt: str, host: HostSystem) -> flow.Run:
+    """Return the run that the options ask for; its reporter's client is the caller's to close.
+
+    Raises ClientError, OrchestratorError, OSError for options that cannot be used.
+    """
+    ca_file = Path(args.cacert) if args.cacert else None
+    service = endpoint(args.url, ca_file=ca_file, insecure=args.insecure == "true")
+    client = AssistedClient(service, Scheme.AGENT, token, attempt=attempt)
+    plan = flow.Plan(
+        role=args.role,
+        boot_device=args.boot_device,
+        control_plane_count=args.control_plane_count,
+        installer_args=disk.parse_args(args.installer_args),
+        format_disks=args.format_disk,
+        skip_cleanup=args.skip_installation_disk_cleanup == "true",
+    )
+    controller = Controller(
+        url=args.url.rstrip("/"),
+        ca_pem=Path(args.cacert).read_text() if args.cacert else "",
+        insecure=args.insecure == "true",
+        token=token,
+        cluster_id=args.cluster_id,
+        control_plane_count=args.control_plane_count,
+        attempt=attempt,
+    )
+    reporter = Reporter(client, args.infra_env_id, args.cluster_id, args.host_id)
+    return flow.Run(plan=plan, host=host, reporter=reporter, controller=controller)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Install; exit code 1 after a failed stage was reported."""
     args = parse_arguments(argv)
     logs.to_journal("%(asctime)s %(levelname)s %(message)s")
     token, attempt = os.environ.get("PULL_SECRET_TOKEN", ""), os.environ.get(ATTEMPT_VARIABLE, "")
     try:
-        ca_file = Path(args.cacert) if args.cacert else None
-        service = endpoint(args.url, ca_file=ca_file, insecure=args.insecure == "true")
-        client = AssistedClient(service, Scheme.AGENT, token, attempt=attempt)
-        plan = flow.Plan(
-            role=args.role,
-            boot_device=args.boot_device,
-            control_plane_count=args.control_plane_count,
-            installer_args=disk.parse_args(args.installer_args),
-            format_disks=args.format_disk,
-            skip_cleanup=args.skip_installation_disk_cleanup == "true",
-        )
-        controller = Controller(
-            url=args.url.rstrip("/"),
-            ca_pem=Path(args.cacert).read_text() if args.cacert else "",
-            insecure=args.insecure == "true",
-            token=token,
-            cluster_id=args.cluster_id,
-            control_plane_count=args.control_plane_count,
-            attempt=attempt,
-        )
+        run = prepared(args, token, attempt, hostsys.detect())
     except (ClientError, OrchestratorError, OSError) as error:
         print(f"assisted-installer: {error}", file=sys.stderr)
         return 1
-    reporter = Reporter(client, args.infra_env_id, args.cluster_id, args.host_id)
     try:
-        return flow.execute(flow.Run(plan=plan, host=hostsys.detect(), reporter=reporter, controller=controller))
+        return flow.execute(run)
     finally:
-        client.close()
+        run.reporter.client.close()
 
 
 if __name__ == "__main__":
