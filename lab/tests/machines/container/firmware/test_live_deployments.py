@@ -1,4 +1,4 @@
-"""A second deployment of the machine OS, on an installed disk: booted, counted, and left when it does not prove itself."""
+"""A second deployment of the machine OS on an installed disk: booted, counted, left when it does not prove itself."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from lab.tests.machines.container.firmware import kit
 
 pytestmark = pytest.mark.lab
 
+#: The first boot copies a whole system, 450 MiB.
+REBOOT_SECONDS = 480.0
 #: An image in place of a registry's: this system with another version, its kernel and its initramfs.
 _PODMAN = """#!/bin/bash
 set -e
@@ -82,14 +84,14 @@ class Node:
     def reboots(self) -> str:
         """Switch it on; return its console once it has rebooted by itself."""
         with kit.powered(self._folder / "m", self._spec) as machine:
-            assert machine.process.wait(kit.BOOT_SECONDS) == holder.REBOOTED, machine.text
+            assert machine.process.wait(REBOOT_SECONDS) == holder.REBOOTED, machine.text
             return machine.text
 
     def stays(self, *words: str) -> str:
         """Switch it on; return its console once it has said all this."""
         with kit.powered(self._folder / "m", self._spec) as machine:
             for text in words:
-                machine.wait_for(text)
+                machine.wait_for(text, REBOOT_SECONDS)
             return machine.text
 
 
