@@ -11,6 +11,7 @@ from scenarios.testing.cluster import Installation
 from scenarios.testing.health import BACK_SECONDS
 from scenarios.testing.upgrade import (
     ACKNOWLEDGED_SECONDS,
+    UPGRADED_SECONDS,
     Watch,
     cluster_version,
     condition,
@@ -43,6 +44,23 @@ def images(installation: Installation) -> set[str]:
         if pod["status"]["phase"] == "Running"
         for container in pod["spec"]["containers"]
     }
+
+
+def machine_os(installation: Installation) -> dict[str, tuple[str, str]]:
+    """Return by node the version of the machine OS that runs, and of which deployment its kernel was started."""
+    seen = {}
+    for name, machine in installation.lab.nodes.items():
+        done = machine.ssh().run(". /etc/os-release && echo $OSTREE_VERSION && cat /proc/cmdline")
+        version, arguments = done.stdout.split("\n", 1)
+        words = dict(word.partition("=")[::2] for word in arguments.split())
+        seen[name] = version, words.get("ostree", "")
+    return seen
+
+
+def wanted_os(installation: Installation) -> str:
+    """Return the version of the machine OS of the cluster's release."""
+    words = ("-n", "openshift-machine-config-operator", "get", "configmap", "machine-config-osimageurl")
+    return str(installation.kubectl_json(*words)["data"]["osVersion"])
 
 
 def exists(installation: Installation, kind: str, name: str, namespace: str = "default") -> bool:
@@ -99,6 +117,8 @@ def test_a_minor_version_waits_for_what_is_overridden(installation: Installation
 def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installation) -> None:
     """The version operator is killed in the middle; what users see is watched throughout."""
     release, old = next_release("next"), cluster_version(installation)["status"]["desired"]
+    installed = machine_os(installation)
+    assert set(installed.values()) == {(wanted_os(installation), "")}
     several = len(installation.topology.masters) > 1
     sign(installation, old["image"], release.pullspec)
     url = updates.publish(
@@ -139,6 +159,10 @@ def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installati
     assert images(installation) & changed == set(), "something still runs from the release before"
     assert exists(installation, "configmap", "release-notes", "openshift-config-managed"), "added"
     assert not exists(installation, "clusterrolebinding", "console"), "removed"
+    upgraded = machine_os(installation)
+    assert {version for version, _ in upgraded.values()} == {wanted_os(installation)}
+    assert wanted_os(installation).endswith(".4.18.1")
+    assert all(deployment for _, deployment in upgraded.values()), "of their own kernel and initramfs"
     assert installation.unwell_operators() == []
     if several:
         assert {name: p.failed for name, p in watch.probes.items() if p.longest_row > 1} == {}
@@ -146,6 +170,7 @@ def test_a_cluster_is_upgraded_by_version_and_goes_back(installation: Installati
         patch(installation, desiredUpdate={"version": old["version"], "image": None})
         wait_for(installation, old["version"])
     assert changed <= images(installation)
+    assert {v for v, _ in machine_os(installation).values()} == {v for v, _ in installed.values()}
     assert exists(installation, "clusterrolebinding", "console")
     assert len(cluster_version(installation)["status"]["history"]) >= 3
 
@@ -169,6 +194,37 @@ def test_a_bad_release_stops_at_its_operator_and_the_cluster_serves_on(installat
         o for o in installation.kubectl_json("get", "clusteroperators")["items"] if o["metadata"]["name"] == "dns"
     )
     assert [v["version"] for v in dns["status"]["versions"]] == [old["version"]], "what comes after was begun"
+    patch(installation, desiredUpdate={"version": None, "image": old["image"]})
+    wait_for(installation, old["version"])
+    assert installation.unwell_operators() == []
+
+
+@pytest.mark.parametrize("installation", ANY, indirect=True)
+def test_a_machine_os_that_does_not_come_up_is_left_by_its_node_and_told(installation: Installation) -> None:
+    """One node boots it three times in vain, and is back with the one before; no other node is touched."""
+    release, old = next_release("next-broken-os"), cluster_version(installation)["status"]["desired"]
+    before = {version for version, _ in machine_os(installation).values()}
+    sign(installation, old["image"], release.pullspec)
+    patch(installation, desiredUpdate={"version": None, "image": release.pullspec})
+
+    def degraded() -> str:
+        try:
+            pool = installation.kubectl_json("get", "machineconfigpool", "master")
+        except AssertionError:  # the API of one node is away meanwhile
+            return ""
+        found = {c["type"]: c for c in pool["status"]["conditions"]}
+        return str(found["Degraded"]["message"])
+
+    wait_until(lambda: "rolled back" in degraded(), UPGRADED_SECONDS + BACK_SECONDS, "the pool to tell", degraded)
+    assert "3 boots in vain: 50-kubelet.sh: kubelet.service has ended" in degraded()
+    assert {version for version, _ in machine_os(installation).values()} == before
+    wait_until(
+        lambda: "machine-config" in condition(installation, "Failing").get("message", ""),
+        BACK_SECONDS,
+        "the operator to be named",
+    )
+    wait_until(installation.nodes_ready, BACK_SECONDS, "all nodes to be Ready")
+    assert installation.write(timeout=15)
     patch(installation, desiredUpdate={"version": None, "image": old["image"]})
     wait_for(installation, old["version"])
     assert installation.unwell_operators() == []

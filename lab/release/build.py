@@ -110,8 +110,10 @@ def build_release(
     iso, system_version = None, ""
     if machine_os:
         system = images.machine_os(store, shared.kubernetes)
-        iso, system_version = system.iso, system.version
+        iso = system.iso
+        system_version = f"{system.version}.{deviation.version}" if deviation.version else system.version
         parts.append(images.machine_os_image(store, system))
+        parts.append(images.os_image(store, system, system_version, deviation.os_programs))
     operator = payload.operator_image(store, images.component_image(store, VERSION_OPERATOR, shared).layers)
 
     with store.hold("release"):

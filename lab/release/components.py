@@ -355,4 +355,6 @@ COMPONENTS: tuple[Component, ...] = (
 # Images without a base layer, built by functions of their own in images.py.
 INSTALLER_TAG = "installer"
 MACHINE_OS_TAG = "machine-os-images"
+# The machine OS as a container image, which nodes are upgraded to.
+OS_TAG = "rhel-coreos"
 POD_TAG = "pod"

@@ -12,6 +12,7 @@ from lab.release.components import (
     INSTALL_MODULE,
     INSTALLER_TAG,
     MACHINE_OS_TAG,
+    OS_TAG,
     PACKAGES,
     POD_TAG,
     VERSION_OPERATOR,
@@ -182,3 +183,19 @@ def machine_os_image(store: Store, system: MachineOS) -> Image:
 
     layer = layer_stage(store, "files-machine-os", Compression.STORED, fill)
     return Image(MACHINE_OS_TAG, (layer,))
+
+
+def os_image(store: Store, system: MachineOS, version: str, programs: Mapping[str, str]) -> Image:
+    """Return the image of the machine OS that nodes are upgraded to; of a release of another ``version``, or with other
+    ``programs`` (texts by path), a thin layer lies over the machine OS."""
+    own = Layer.load(system.layer)
+    if version == system.version and not programs:
+        return Image(OS_TAG, (own,))
+
+    def fill(writer: LayerWriter) -> None:
+        text = system.os_release.replace(f"OSTREE_VERSION={system.version}\n", f"OSTREE_VERSION={version}\n")
+        writer.add_bytes("usr/lib/os-release", text)
+        for path, program in programs.items():
+            writer.add_bytes(path, program, 0o755)
+
+    return Image(OS_TAG, (own, layer_stage(store, f"files-{OS_TAG}", Compression.GZIP, fill)))

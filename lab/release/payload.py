@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.release.components import COMPONENTS, VERSION_OPERATOR
+from lab.release.components import COMPONENTS, OS_TAG, VERSION_OPERATOR
 from lab.release.image.layer import CREATED, Compression, Layer, LayerWriter
 from lab.release.image.oci import Image
 from lab.release.images import layer_stage
@@ -27,7 +27,7 @@ MANIFESTS = Path(__file__).with_name("cluster") / "manifests"
 FOLDERS = {"cvo": "manifests", "bootstrap": "bootstrap"}
 EXTENSIONS = (".yaml", ".yml", ".json")
 
-# Stands for the release's version in manifests (cluster.md §1.3).
+# Stands for the release's version in manifests (cluster.md §1.3); followed by a component's name, for its version.
 SNAPSHOT = "0.0.1-snapshot"
 
 _METADATA = {component.tag: component for component in COMPONENTS}
@@ -68,7 +68,7 @@ def image_references(version: str, digests: Mapping[str, str], machine_os: str =
         component = _METADATA.get(tag)
         versions = dict(component.versions) if component else {}
         names = dict(component.display_names) if component else {}
-        if tag == "machine-os-images" and machine_os:
+        if tag == OS_TAG and machine_os:
             versions, names = {"machine-os": machine_os}, {"machine-os": "node0 machine OS"}
         annotations = {"io.openshift.build.source-location": ""}
         if versions:
@@ -161,7 +161,8 @@ def release_image(
         metadata = json.dumps(release_metadata(version), indent=2)
         writer.add_bytes("release-manifests/release-metadata", metadata + "\n", 0o444)
         for name, text in sorted(contents.manifests.items()):
-            writer.add_bytes(f"release-manifests/{name}", text.replace(SNAPSHOT, version), 0o444)
+            filled = text.replace(f"{SNAPSHOT}-machine-os", machine_os).replace(SNAPSHOT, version)
+            writer.add_bytes(f"release-manifests/{name}", filled, 0o444)
 
     layer = layer_stage(store, "files-release", Compression.GZIP, fill)
     labels = {"io.openshift.release": version, "io.openshift.release.base-image-digest": operator_digest}

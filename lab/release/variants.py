@@ -34,7 +34,7 @@ class Variant:
     `text` says how, in a line; `component` is the tag of the image that is to blame. `change` makes that image's row
     another one; `absent` leaves the image as it is, but names it in the release by a digest that no registry has.
     A release to upgrade to has a `version` of its own (that before the hash), images that have a file more (`marked`,
-    by tag) and other manifests.
+    by tag), other manifests, and a machine OS of that version, whose `os_programs` (scripts by path) are others.
     """
 
     text: str
@@ -45,6 +45,7 @@ class Variant:
     version: str = ""
     marked: tuple[str, ...] = ()
     manifests: Mapping[str, Edit] = field(default_factory=dict)
+    os_programs: Mapping[str, str] = field(default_factory=dict)
 
 
 def _before(path: str, script: str) -> Change:
@@ -163,6 +164,16 @@ NEXT: Mapping[str, Variant] = {
         version="4.18.2",
         marked=_RUNNING,
         manifests=_NEXT_MANIFESTS,
+    ),
+    "next-broken-os": Variant(
+        "another patch version, with whose machine OS no kubelet comes up",
+        "",
+        version="4.18.3",
+        marked=_RUNNING,
+        manifests=_NEXT_MANIFESTS,
+        os_programs={
+            "usr/bin/kubelet": '#!/bin/bash\necho "kubelet: variant next-broken-os: ends at once" >&2\nexit 1\n'
+        },
     ),
 }
 

@@ -23,7 +23,7 @@ PERIOD_SECONDS = 0.5
 REQUEST_SECONDS = 5.0
 #: Within which a wish must be told of (its condition or message), and the cluster be upgraded.
 ACKNOWLEDGED_SECONDS = 120
-UPGRADED_SECONDS = 480
+UPGRADED_SECONDS = 900
 
 
 def next_release(variant: str) -> Release:

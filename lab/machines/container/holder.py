@@ -100,7 +100,7 @@ def _meaning(status: int) -> int:
     if os.WIFSIGNALED(status):
         return {signal.SIGHUP: REBOOTED, signal.SIGINT: POWERED_OFF}.get(signal.Signals(os.WTERMSIG(status)), BROKEN)
     code = os.WEXITSTATUS(status)
-    return code if code in (POWERED_OFF, STOPPED) else BROKEN
+    return code if code in (POWERED_OFF, REBOOTED, STOPPED) else BROKEN
 
 
 def _complain(line: socket.socket) -> None:
@@ -153,9 +153,9 @@ def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoRetu
         for name in ("SIGPIPE", "SIGXFSZ"):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
         os.execve(order.argv[0], list(order.argv), order.environment)
-    except NotBootable:
+    except NotBootable as error:
         # It has said why.
-        code = STOPPED
+        code = REBOOTED if error.again else STOPPED
     except BaseException:
         _complain(line)
     finally:

@@ -32,7 +32,10 @@ FirmwareKind = Literal["uefi", "bios"]
 
 
 class NotBootable(LabError):
-    """The machine has no root file system to start from; `reason` says what was tried, a line each."""
+    """The machine has no root file system to start from; `reason` says what was tried, a line each. With `again` the
+    machine is to be restarted."""
+
+    again = False
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from installer.common import cpio
+from lab.release.image.layer import Compression, LayerWriter
 from lab.release.os import clock
 from lab.release.os.customise import DATA, customise, kernel_version
 from lab.release.os.media.disk import build_disk
@@ -25,6 +26,7 @@ HERE = Path(__file__).parent
 ISO_NAME = "node0-machine-os.iso"
 # Where the live system's install program looks for the image.
 METAL_IN_LIVE = "usr/lib/node0/metal.raw"
+LAYER = "layer"
 # As CoreOS names it: what a fetched rootfs.img must be.
 WANT_ROOTFS = "etc/coreos-live-want-rootfs"
 # root.squashfs is mounted in place from rootfs.img; a page boundary keeps its blocks and the loop device's together.
@@ -71,6 +73,9 @@ class MachineOS:
     rootfs: Path
     stream_json: Path
     kernel_version: str
+    #: The layer of the OS image that nodes are upgraded to, and the text of its os-release.
+    layer: Path
+    os_release: str
 
 
 def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None) -> MachineOS:
@@ -120,6 +125,8 @@ def read_machine_os(stage: Path) -> MachineOS:
         rootfs=stage / "rootfs.img",
         stream_json=stage / "coreos-stream.json",
         kernel_version=facts["kernel_version"],
+        layer=stage / LAYER,
+        os_release=facts["os_release"],
     )
 
 
@@ -136,12 +143,14 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
         with progress.step("os: customise"):
             command = ["cp", "-a", "--reflink=auto", str(inputs.rootfs.path / "root"), str(root)]
             progress.run(command, label="copy root", log=store.log("os-copy"))
-            customise(store, root, {name: file.path for name, file in inputs.extra.items()})
+            customise(store, root, {name: file.path for name, file in inputs.extra.items()}, version)
         kernel_release = kernel_version(root)
         kernel, initramfs = out / "vmlinuz", out / "initrd.img"
         with progress.step("os: initramfs"):
             shutil.copyfile(root / "boot" / f"vmlinuz-{kernel_release}", kernel)
             build_initramfs(store, root, initramfs)
+        with progress.step("os: layer"):
+            _layer(store, root, work, kernel, initramfs=initramfs, out=out / LAYER)
         with progress.step("os: disk image"):
             metal = work / "metal.raw"
             build_disk(store, root, kernel, initramfs, out=metal, more_kargs=kargs)
@@ -165,7 +174,7 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
                 out=out / ISO_NAME,
                 more_kargs=kargs,
             )
-        _describe(out, version, volume_id, kernel_release)
+        _describe(out, version, volume_id, kernel_release, os_release=(root / "usr/lib/os-release").read_text())
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -225,7 +234,22 @@ def _squashfs(store: Store, root: Path, work: Path) -> None:
     progress.run(command, label="mksquashfs", log=store.log("os-squashfs"))
 
 
-def _describe(out: Path, version: str, volume_id: str, kernel_release: str) -> None:
+def _layer(store: Store, root: Path, work: Path, kernel: Path, *, initramfs: Path, out: Path) -> None:
+    """Pack what a further deployment is made of: /usr, with the kernel and the initramfs where ostree has them."""
+    archive = work / "usr.tar"
+    tar = ["tar", "-C", str(root), "--sort=name", "--exclude=usr/lib/dracut", "-cf", str(archive), "usr"]
+    progress.run(tar, label="tar", log=store.log("os-tar"))
+    writer = LayerWriter()
+    writer.add_tar(archive, keep=lambda _: True, directories=True)
+    modules = f"usr/lib/modules/{kernel_version(root)}"
+    writer.add_file(f"{modules}/vmlinuz", kernel, 0o644)
+    writer.add_file(f"{modules}/initramfs.img", initramfs, 0o644)
+    out.mkdir()
+    writer.finish(out, Compression.ZSTD)
+    archive.unlink()
+
+
+def _describe(out: Path, version: str, volume_id: str, kernel_release: str, *, os_release: str) -> None:
     """Write machine-os.json for ourselves and coreos-stream.json as CoreOS's stream metadata has it."""
 
     def artifact(name: str) -> dict[str, str]:
@@ -250,5 +274,6 @@ def _describe(out: Path, version: str, volume_id: str, kernel_release: str) -> N
         "volume_id": volume_id,
         "iso_sha256": iso["sha256"],
         "kernel_version": kernel_release,
+        "os_release": os_release,
     }
     (out / "machine-os.json").write_text(json.dumps(facts, indent=2) + "\n")

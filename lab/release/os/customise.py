@@ -23,6 +23,7 @@ ENABLED: Mapping[str, str] = {
     "coreos-installer.service": "multi-user.target",
     "coreos-update-ca-trust.service": "sysinit.target",
     "getty@tty1.service": "getty.target",
+    "greenboot-healthcheck.service": "multi-user.target",
     "ignition-firstboot-complete.service": "multi-user.target",
     "iscsid.socket": "sockets.target",
     "multipathd.service": "sysinit.target",
@@ -97,8 +98,8 @@ class ExtraFileError(ReleaseError):
     """A file to add to the image does not exist, or its path in the image is not absolute."""
 
 
-def customise(store: Store, root: Path, extra_files: Mapping[str, Path]) -> None:
-    """Change the Debian root at ``root`` in place.
+def customise(store: Store, root: Path, extra_files: Mapping[str, Path], version: str) -> None:
+    """Change the Debian root at ``root`` in place; it says that it is this version.
 
     Raises:
         ExtraFileError: an extra file does not exist or would lie outside of the root.
@@ -109,16 +110,18 @@ def customise(store: Store, root: Path, extra_files: Mapping[str, Path]) -> None
     (root / "etc/sudoers.d/core").chmod(0o440)
     for path in (DATA / "root").rglob("*"):
         os.chown(root / path.relative_to(DATA / "root"), 0, 0, follow_symlinks=False)
-    _identity(root)
+    _identity(root, version)
     _trust(root)
     _network(root)
-    _install_program(root)
+    _install_programs(root)
     _add(root, extra_files)
     log = store.log("os-chroot")
     useradd = ["useradd", "--create-home", "--shell", "/bin/bash", "--groups", "sudo,adm,systemd-journal", "core"]
     progress.run([progress.need("chroot", "coreutils"), str(root), *useradd], label="useradd", log=log)
     depmod = ["depmod", "-a", kernel_version(root)]
     progress.run([progress.need("chroot", "coreutils"), str(root), *depmod], label="depmod", log=log)
+    # What a later deployment's /etc is merged from (rpm_ostree.py): the defaults, as ostree keeps them.
+    progress.run(["cp", "-a", str(root / "etc"), str(root / "usr/etc")], label="defaults", log=log)
 
 
 def kernel_version(root: Path) -> str:
@@ -148,7 +151,7 @@ def _services(root: Path) -> None:
     (admin / "default.target").symlink_to(f"/{VENDOR_UNITS}/multi-user.target")
 
 
-def _identity(root: Path) -> None:
+def _identity(root: Path, version: str) -> None:
     """Nothing in the image that each host must have of its own: names, keys, machine id."""
     _unlink((root / "etc/ssh").glob("ssh_host_*"))
     _unlink([root / "etc/hostname", root / "etc/resolv.conf", root / "var/lib/dbus/machine-id"])
@@ -166,6 +169,8 @@ def _identity(root: Path) -> None:
         (root / name).mkdir(parents=True, exist_ok=True)
     with (root / "usr/lib/os-release").open("a") as release:
         release.write('VARIANT="node0 machine OS"\nVARIANT_ID=node0\n')
+        # As CoreOS has it: what rpm-ostree shows of a deployment.
+        release.write(f"OSTREE_VERSION={version}\n")
 
 
 def _trust(root: Path) -> None:
@@ -196,10 +201,11 @@ def _network(root: Path) -> None:
     chrony.symlink_to("../chrony.conf")
 
 
-def _install_program(root: Path) -> None:
-    target = root / "usr/bin/coreos-installer"
-    shutil.copyfile(Path(__file__).with_name("coreos_installer.py"), target)
-    target.chmod(0o755)
+def _install_programs(root: Path) -> None:
+    for name in ("coreos-installer", "rpm-ostree"):
+        target = root / "usr/bin" / name
+        shutil.copyfile(Path(__file__).with_name(f"{name.replace('-', '_')}.py"), target)
+        target.chmod(0o755)
 
 
 def _add(root: Path, extra_files: Mapping[str, Path]) -> None:

@@ -37,16 +37,16 @@ def test_image_references_have_the_shape_that_oc_checks() -> None:
     digests = {
         "pod": "sha256:" + "1" * 64,
         "hyperkube": "sha256:" + "2" * 64,
-        "machine-os-images": "sha256:" + "3" * 64,
+        "rhel-coreos": "sha256:" + "3" * 64,
     }
     document = payload.image_references("4.18.0-node0.abc", digests, "abcd")
     assert (document["kind"], document["apiVersion"]) == ("ImageStream", "image.openshift.io/v1")
     assert document["metadata"]["name"] == "4.18.0-node0.abc"
     tags = document["spec"]["tags"]
-    assert [tag["name"] for tag in tags] == ["hyperkube", "machine-os-images", "pod"]
+    assert [tag["name"] for tag in tags] == ["hyperkube", "pod", "rhel-coreos"]
     assert tags[0]["from"] == {"kind": "DockerImage", "name": f"{SOURCE}@{digests['hyperkube']}"}
     assert tags[0]["annotations"]["io.openshift.build.versions"] == "kubernetes=1.20.2"
-    assert tags[1]["annotations"]["io.openshift.build.versions"] == "machine-os=abcd"
+    assert tags[2]["annotations"]["io.openshift.build.versions"] == "machine-os=abcd"
 
 
 def test_the_table_has_every_tag_of_the_flow() -> None:

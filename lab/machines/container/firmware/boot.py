@@ -6,8 +6,12 @@ Nothing of an image is read here: a reader does that in a fence (`choose`), and 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import socket
+import stat
+import struct
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -18,10 +22,13 @@ import msgspec
 from lab.machines.container.fence import reader
 from lab.machines.container.fence.reader import CannotRead
 from lab.machines.container.firmware.choose import DRIVE, Devices, choose
+from lab.machines.container.firmware.disk import GRUBENV
 from lab.machines.container.firmware.entry import BootStopped
+from lab.machines.container.firmware.grub import BLOCK_BYTES
 from lab.machines.container.firmware.messages import (
     FETCHED,
     MOUNTED,
+    SAVED,
     Chosen,
     Fetch,
     Held,
@@ -29,6 +36,7 @@ from lab.machines.container.firmware.messages import (
     Message,
     Mount,
     Nothing,
+    Save,
     Say,
 )
 from lab.machines.container.firmware.netboot.dhcp import NoLease
@@ -53,6 +61,9 @@ _MOUNT_OPTIONS: dict[str, dict[str, str | None]] = {
     "ext4": {"ro": None, "noload": None, "errors": "continue"},
     "xfs": {"ro": None, "norecovery": None},
 }
+# linux/fiemap.h: FS_IOC_FIEMAP; extents that are no plain blocks (unknown, delayed, encoded, inline, in a tail,
+# unwritten).
+_FIEMAP, _NOT_IN_PLACE = 0xC020660B, 0x2 | 0x4 | 0x8 | 0x80 | 0x200 | 0x400 | 0x800
 _READ_ONLY = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
 _READ_ONLY |= syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
 
@@ -88,6 +99,13 @@ class _Requests:
                 else:
                     socket.send_fds(line, [MOUNTED], [tree])
                     os.close(tree)
+            case Save():
+                try:
+                    self._save(answered)
+                except OSError as error:
+                    line.send(_why(error))
+                else:
+                    line.send(SAVED)
             case Lease():
                 self._lease(answered, line)
             case Fetch():
@@ -98,6 +116,26 @@ class _Requests:
                 self.last_message = answered
                 return True
         return False
+
+    def _save(self, wanted: Save) -> None:
+        """Write a block to the disk in the place of a file's only one, as GRUB does."""
+        if len(wanted.block) != BLOCK_BYTES:
+            raise OSError(errno.EINVAL, "not an environment block")
+        tree = self._mount(Mount(wanted.partition, wanted.kind))
+        try:
+            file = syscalls.open_in_root(tree, GRUBENV, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            try:
+                start = _only_extent(file)
+            finally:
+                os.close(file)
+        finally:
+            os.close(tree)
+        device = os.open(self._devices[wanted.partition], os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(device, wanted.block, start)
+            os.fsync(device)
+        finally:
+            os.close(device)
 
     def _lease(self, wanted: Lease, line: socket.socket) -> None:
         try:
@@ -186,6 +224,18 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
         environment=dict(ENVIRONMENT),
         early=Early(stage=STAGE, images=tuple(images), drives=tuple(drives)),
     )
+
+
+def _only_extent(file: int) -> int:
+    """Return the byte of its partition at which a file of one block lies. Raises OSError."""
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_size != BLOCK_BYTES:
+        raise OSError(errno.EINVAL, "not an environment block")
+    answer = fcntl.ioctl(file, _FIEMAP, struct.pack("=QQIIII56x", 0, BLOCK_BYTES, 0, 0, 1, 0))
+    mapped, logical, physical, length, flags = struct.unpack_from("=20xI8xQQQ16xI", answer)
+    if mapped != 1 or logical or length < BLOCK_BYTES or flags & _NOT_IN_PLACE:
+        raise OSError(errno.EINVAL, "the environment block is not a block of the disk")
+    return int(physical)
 
 
 def _why(error: Exception) -> bytes:

@@ -86,7 +86,7 @@ def _from(
     media: list[Held] = []
     indexes: list[int] = []
     if device == "hd":
-        entry, images = _disk(spec, devices.blocks, room, line)
+        entry, images = _disk(spec, devices.blocks, room, line=line, screen=screen)
     elif device == "network":
         if not devices.network:
             raise NoEntry("there is no NIC")
@@ -136,13 +136,16 @@ def _medium(medium: int | str) -> Medium:
         raise NoEntry(f"Could not read from CDROM (code 0004): {error}") from error
 
 
-def _disk(spec: MachineSpec, blocks: Mapping[str, int], room: Room, line: socket.socket) -> tuple[Entry, list[int]]:
+def _disk(
+    spec: MachineSpec, blocks: Mapping[str, int], room: Room, *, line: socket.socket, screen: Screen
+) -> tuple[Entry, list[int]]:
     """Find what the first disk starts that starts anything. Raises NoEntry, BootStopped."""
     reasons = []
     for target in spec.bootable:
         try:
             partitions = disk.table(blocks[target], spec.firmware)
-            return disk.entry(disk.slices(target, blocks, partitions), disk.mounter(line), room)
+            parts = disk.slices(target, blocks, partitions)
+            return disk.entry(parts, disk.mounter(line), room, save=disk.saver(line), screen=screen)
         except (NoEntry, OSError) as error:
             reasons.append(str(error))
     raise NoEntry("; ".join(dict.fromkeys(reasons)) or "not a bootable disk")

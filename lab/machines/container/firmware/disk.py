@@ -1,17 +1,15 @@
 """Disks with the machine OS: the partition table, and the boot partition, which lists what is started.
 
-The image's `grub.cfg` (lab/release/os/data/boot) has values, which `installed.cfg` of the same folder changes for the
-disk, and the line that they go into. GRUB itself, which reads the same files, is proven in virtual machines.
+The image's `grub.cfg` (lab/release/os/data/boot) is run as GRUB runs it, with the files that it sources. What it saves
+in its environment block, which counts the boots of a new deployment, is written to the disk by the firmware.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import socket
 import stat
-import string
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
@@ -19,15 +17,16 @@ from typing import BinaryIO, Literal
 import msgspec
 
 from lab.machines.container.firmware.entry import BootStopped, Entry, NoEntry, Room, copy_to_memory
-from lab.machines.container.firmware.messages import MOUNTED, Mount
+from lab.machines.container.firmware.grub import NotUnderstood, Script
+from lab.machines.container.firmware.messages import MOUNTED, SAVED, Mount, Save
 from lab.machines.container.firmware.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
+from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import FirmwareKind
 
-#: The values' defaults and the line for them; the values of this disk; the stamp of a first boot, with its arguments.
-CONFIG, INSTALLED, FIRST_BOOT = "grub/grub.cfg", "grub/installed.cfg", "ignition.firstboot"
-_VALUE = re.compile(r'^set (\w+)="([^"$\\\n]*)"$', re.MULTILINE)
-_LINUX = re.compile(r"^linux (\S+) (.*)\ninitrd (\S+)$", re.MULTILINE)
+CONFIG = "grub/grub.cfg"
+#: The only file that is written to: by GRUB, too, in its place, since it allocates no blocks.
+GRUBENV = "grub/grubenv"
 #: File systems that both GRUB and the kernel read: the kernel's driver, where its magic number lies, and what it is.
 _READABLE: tuple[tuple[Literal["ext4", "xfs"], int, bytes], ...] = (
     ("ext4", 1024 + 56, b"\x53\xef"),
@@ -35,6 +34,8 @@ _READABLE: tuple[tuple[Literal["ext4", "xfs"], int, bytes], ...] = (
 )
 #: Mounts a partition, by its name, as a kind of file system: a descriptor of its root. Raises OSError.
 Mounter = Callable[[str, Literal["ext4", "xfs"]], int]
+#: Writes an environment block to a partition, by its name, with such a file system. Raises OSError.
+Saver = Callable[[str, Literal["ext4", "xfs"], bytes], None]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,19 @@ def mounter(line: socket.socket) -> Mounter:
     return mount
 
 
-def entry(parts: list[Slice], mount: Mounter, room: Room) -> tuple[Entry, list[int]]:
+def saver(line: socket.socket) -> Saver:
+    """Make a function that has environment blocks written by the firmware at the other end of `line`."""
+
+    def save(partition: str, kind: Literal["ext4", "xfs"], block: bytes) -> None:
+        line.send(msgspec.json.encode(Save(partition, kind, block)))
+        message = line.recv(1 << 12)
+        if message != SAVED:
+            raise OSError(message.decode(errors="replace"))
+
+    return save
+
+
+def entry(parts: list[Slice], mount: Mounter, room: Room, *, save: Saver, screen: Screen) -> tuple[Entry, list[int]]:
     """Find what the disk starts, and its initrds: files in memory. Raises BootStopped: it is not the machine OS's."""
     for part in parts:
         if part.kind is None:
@@ -104,10 +117,23 @@ def entry(parts: list[Slice], mount: Mounter, room: Room) -> tuple[Entry, list[i
             raise BootStopped(f"error: {part.name} cannot be mounted: {error}") from error
         with contextlib.ExitStack() as held:
             held.callback(os.close, root)
-            config, installed, stamp = (read(root, name, room.left) for name in (CONFIG, INSTALLED, FIRST_BOOT))
-            if config is None:
+            if read(root, CONFIG, room.left) is None:
                 continue
-            chosen = listed(_text(config), _text(installed), None if stamp is None else _text(stamp))
+
+            def text(path: str, root: int = root) -> str | None:
+                content = read(root, path.lstrip("/"), room.left)
+                return None if content is None else content.decode(errors="replace")
+
+            def saved(path: str, block: bytes, part: Slice = part) -> None:
+                if path.lstrip("/") != GRUBENV or part.kind is None:
+                    raise NotUnderstood(f"save_env {path}")
+                try:
+                    save(part.name, part.kind, block)
+                except OSError as error:
+                    # As GRUB does: it says so, and goes on.
+                    screen.line(f"error: {path}: {error}.")
+
+            chosen = listed(text, saved)
             images = []
             for name in chosen.initrds:
                 file = _opened(root, name, room.left)
@@ -121,21 +147,21 @@ def entry(parts: list[Slice], mount: Mounter, room: Room) -> tuple[Entry, list[i
     raise BootStopped(f"error: no such device: no partition has {CONFIG}")
 
 
-def _text(content: bytes | None) -> str:
-    return (content or b"").decode(errors="replace")
-
-
-def listed(config: str, installed: str, stamp: str | None) -> Entry:
-    """Put the values of a disk into its line; `stamp` is that of a first boot. Raises BootStopped."""
-    line = _LINUX.search(config)
-    if line is None:
+def listed(read_text: Callable[[str], str | None], save: Callable[[str, bytes], None]) -> Entry:
+    """Find what a boot partition starts: `read_text` returns a file of its, None where there is none, `save` writes an
+    environment block to one. Raises BootStopped."""
+    script = Script(read_text, save)
+    try:
+        script.run(read_text(CONFIG) or "")
+        if not script.linux or len(script.initrds) != 1:
+            raise NotUnderstood("it starts no kernel with one initrd")
+    except NotUnderstood as error:
         raise BootStopped(
-            f"error: {CONFIG} is not the machine OS's: a container's firmware starts no other; use virtual machines."
-        )
-    values = dict(_VALUE.findall(f"{config}\n{installed}\n{stamp or ''}"))
-    values["firstboot"] = "" if stamp is None else f"ignition.firstboot {values.get('ignition_network_kcmdline', '')}"
-    arguments = string.Template(line[2]).safe_substitute(values).split()
-    return Entry(line[1], (f"BOOT_IMAGE={line[1]}", *arguments), (line[3],))
+            f"error: {CONFIG} is not the machine OS's: {error}: a container's firmware starts no other; use virtual "
+            "machines."
+        ) from error
+    kernel, *arguments = script.linux
+    return Entry(kernel, (f"BOOT_IMAGE={kernel}", *arguments), tuple(script.initrds))
 
 
 def read(root: int, name: str, most: int) -> bytes | None:

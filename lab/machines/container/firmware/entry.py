@@ -16,6 +16,12 @@ class BootStopped(NotBootable):
     """A boot loader or a kernel was started and stopped: the machine stays on, and tries no other device."""
 
 
+class BootAgain(BootStopped):
+    """An early boot stopped, and asked for a restart of the machine."""
+
+    again = True
+
+
 class NoEntry(LabError):
     """The firmware finds nothing to start on a device, and goes on to the next; ``str()`` is why."""
 

@@ -22,6 +22,15 @@ class Mount(msgspec.Struct, frozen=True, tag="mount"):
     kind: Literal["ext4", "xfs"]
 
 
+class Save(msgspec.Struct, frozen=True, tag="save"):
+    """A boot loader's environment block, to be written in the place of the one in a partition. The answer is ``SAVED``,
+    or why not."""
+
+    partition: str
+    kind: Literal["ext4", "xfs"]
+    block: bytes
+
+
 class Lease(msgspec.Struct, frozen=True, tag="lease"):
     """An address by a NIC of the machine's, asked for as PXE's client (iPXE) or as UEFI's for HTTP. The answer is a
     dhcp.Lease as JSON; or why not, as text."""
@@ -67,8 +76,8 @@ class Nothing(msgspec.Struct, frozen=True, tag="nothing"):
     stopped: bool
 
 
-Message = Say | Mount | Lease | Fetch | Chosen | Nothing
-MOUNTED, FETCHED = b"mounted", b"fetched"
+Message = Say | Mount | Save | Lease | Fetch | Chosen | Nothing
+MOUNTED, SAVED, FETCHED = b"mounted", b"saved", b"fetched"
 
 
 class Console:

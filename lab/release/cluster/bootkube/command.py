@@ -118,7 +118,7 @@ def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
             configs.append(config)
             all_configs.append(config)
         sources = machineconfig.selected(pool_object, configs)
-        merged = machineconfig.rendered(pool, sources)
+        merged = machineconfig.rendered(pool, sources, cluster.images["rhel-coreos"])
         pool_object["spec"]["configuration"] = machineconfig.configuration(merged, sources)
         all_configs += [merged, pool_object]
     return all_configs

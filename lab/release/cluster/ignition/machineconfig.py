@@ -32,7 +32,10 @@ SDN_CONF = "[device]\nmatch-device=interface-name:veth*;interface-name:cni0\nman
 FIRSTBOOT = "machine-config-daemon-firstboot.service"
 PROXY_ENV = "/etc/mco/proxy.env"
 FIRSTBOOT_SCRIPT = "machine-config-daemon-firstboot.sh"
-#: Fields of a MachineConfig that this machine OS has nothing for, and the value that asks for nothing.
+#: The ConfigMap with the image and the version of the release's machine OS.
+OS_IMAGE, OS_NAMESPACE = "machine-config-osimageurl", "openshift-machine-config-operator"
+#: Fields of a MachineConfig that this machine OS has nothing for, and the value that asks for nothing. The machine OS
+#: is the release's own.
 UNSUPPORTED = {"extensions": [], "kernelType": "default", "osImageURL": "", "baseOSExtensionsContainerImage": ""}
 ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
 #: What an administrator finds on control plane nodes for a backup and the way back (docs/backup.md).
@@ -55,10 +58,16 @@ def node_ip_script(config: InstallConfig) -> Config:
 
 
 def machine_config(
-    name: str, role: str, config: Config, kernel_arguments: Sequence[str] = (), *, fips: bool = False
+    name: str,
+    role: str,
+    config: Config,
+    kernel_arguments: Sequence[str] = (),
+    *,
+    fips: bool = False,
+    os_image: str = "",
 ) -> Object:
     """Return a MachineConfig object; what was rendered has no role."""
-    further = {"kernelArguments": list(kernel_arguments), "fips": fips}
+    further = {"kernelArguments": list(kernel_arguments), "fips": fips, "osImageURL": os_image}
     return {
         "apiVersion": API,
         "kind": "MachineConfig",
@@ -262,8 +271,9 @@ def check(configs: Iterable[Object]) -> None:
         raise ConfigError(wrong[0].partition(": ")[0], "", "; ".join([wrong[0].partition(": ")[2], *wrong[1:]]))
 
 
-def rendered(pool: str, configs: Sequence[Object]) -> Object:
-    """Return MachineConfigs, in the order of `selected`, merged into one; its name carries the hash of its content.
+def rendered(pool: str, configs: Sequence[Object], os_image: str) -> Object:
+    """Return MachineConfigs, in the order of `selected`, merged into one; its name carries the hash of its content, the
+    image of the release's machine OS included.
 
     Kernel arguments add up, and one with `fips` is enough. Files replace what is there, as the daemon does it, unless
     they say otherwise. Raises ConfigError.
@@ -280,9 +290,9 @@ def rendered(pool: str, configs: Sequence[Object]) -> Object:
     if wrong := _problems(merged):
         raise ConfigError(f"pool {pool}, merged", "", "; ".join(": ".join(pair) for pair in wrong))
     mode = any(entry["spec"].get("fips") is True for entry in configs)
-    content = json.dumps([merged, arguments, mode], sort_keys=True)
+    content = json.dumps([merged, arguments, mode, os_image], sort_keys=True)
     digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
-    return machine_config(f"rendered-{pool}-{digest}", "", merged, arguments, fips=mode)
+    return machine_config(f"rendered-{pool}-{digest}", "", merged, arguments, fips=mode, os_image=os_image)
 
 
 def configuration(current: Object, sources: Iterable[Object]) -> Object:

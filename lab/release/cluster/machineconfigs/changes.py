@@ -51,6 +51,11 @@ def users(config: Object) -> Entries:
     return {entry["name"]: entry for entry in _section(config, "passwd", "users")}
 
 
+def os_image(config: Object) -> str:
+    """Return the image of the machine OS that a rendered config asks for."""
+    return str(config["spec"].get("osImageURL") or "")
+
+
 def _differs(read: Callable[[Object], Entries], old: Object, new: Object) -> set[str]:
     before, after = read(old), read(new)
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -64,11 +69,12 @@ class Change:
     units: frozenset[str]
     users: frozenset[str]
     kernel_arguments: bool
+    os_image: bool
 
     @property
     def actions(self) -> tuple[str, ...]:
         """The way into force: a reboot, unless every file of the change is known to need less."""
-        if self.units or self.kernel_arguments:
+        if self.units or self.kernel_arguments or self.os_image:
             return (REBOOT,)
         actions: set[str] = set()
         for path in self.files:
@@ -88,6 +94,7 @@ def change(old: Object, new: Object) -> Change:
         frozenset(_differs(units, old, new)),
         frozenset(_differs(users, old, new)),
         machineconfig.kernel_arguments(old) != machineconfig.kernel_arguments(new),
+        os_image(old) != os_image(new),
     )
 
 

@@ -53,8 +53,11 @@ class Controller:
         listed: Sequence[Object],
         nodes: Sequence[Object],
         others: Sequence[Object] = (),
+        *,
+        os_image: str,
     ) -> None:
-        """Bring pools and nodes one step on; `others` stand for MachineConfigs. Raises ApiError."""
+        """Bring pools and nodes one step on; `others` stand for MachineConfigs, `os_image` is the release's machine OS.
+        Raises ApiError."""
         self.busy = False
         configs = self._generate(configs, listed, others)
         for node in nodes:
@@ -63,7 +66,7 @@ class Controller:
         for pool in listed:
             name = str(pool["metadata"]["name"])
             members = [node for node in nodes if pools.primary(node, listed) == name]
-            error = self._render(pool, configs)
+            error = self._render(pool, configs, os_image)
             held = self._send(pool, members)
             status = pools.status(pool, members, dt.datetime.now(dt.UTC), render_error=error, held=held)
             if status != (pool.get("status") or {}):
@@ -110,14 +113,14 @@ class Controller:
                 obj.update(self._kube.replace({**obj, "status": status}, "status"))
         return list(known.values())
 
-    def _render(self, pool: Object, configs: Sequence[Object]) -> str:
+    def _render(self, pool: Object, configs: Sequence[Object], os_image: str) -> str:
         """Render a pool anew and point it to the result; return why that is not possible."""
         sources = machineconfig.selected(pool, configs)
         name = pool["metadata"]["name"]
         try:
             if not sources:
                 raise ClusterError("no MachineConfigs found matching its machineConfigSelector")
-            current = machineconfig.rendered(name, sources)
+            current = machineconfig.rendered(name, sources, os_image)
             pools.max_unavailable(pool, 1)
         except (ClusterError, ValueError) as error:
             return str(error)
@@ -209,6 +212,15 @@ class Controller:
                 latest[kind] = objects
                 wake.set()
 
+        def follow_os() -> None:
+            name, namespace = f"metadata.name={machineconfig.OS_IMAGE}", machineconfig.OS_NAMESPACE
+            for objects in self._kube.watch("v1", "ConfigMap", stop, namespace=namespace, fields=name):
+                # The payload brings it, after what came with the installation.
+                if objects:
+                    latest["ConfigMap"] = objects
+                    wake.set()
+
+        threading.Thread(target=follow_os, name="machine OS", daemon=True).start()
         for kind in KINDS:
             api = "v1" if kind == "Node" else machineconfig.API
             threading.Thread(target=follow, args=(api, kind), name=kind, daemon=True).start()
@@ -217,11 +229,13 @@ class Controller:
             wake.wait(pause)
             wake.clear()
             seen = dict(latest)
-            if stop.is_set() or len(seen) < len(KINDS):
+            if stop.is_set() or len(seen) < len(KINDS) + 1:
                 continue
             try:
                 configs, listed, nodes, *others = (list(seen[kind].values()) for kind in KINDS)
-                self.step(configs, listed, nodes, [obj for objects in others for obj in objects])
+                [config_map] = seen["ConfigMap"].values()
+                os_image = config_map["data"]["osImageURL"]
+                self.step(configs, listed, nodes, [obj for objects in others for obj in objects], os_image=os_image)
                 pause = BUSY_SECONDS if self.busy else REST_SECONDS
             except (ClusterError, OSError) as error:
                 log.warning("machine configs: %s", error)

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from lab.release.cluster.errors import ApiError, ClusterError
@@ -23,6 +24,7 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.kube import events
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.machineconfigs import changes, host, pools
+from lab.release.cluster.machineconfigs.deployments import Deployments
 from lab.release.cluster.machineconfigs.host import DriftError, Host, HostError
 from lab.release.cluster.machineconfigs.pools import notes
 
@@ -59,6 +61,7 @@ class Daemon:
         # The config that was tried in vain last, and when it may be tried again.
         self._failed, self._again = "", 0.0
         self._host = Host()
+        self._deployments, self._os_known = Deployments(self._host), False
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="host", initializer=enter_host)
         self._on_host = on_host or (lambda function, *arguments: self._executor.submit(function, *arguments).result())
         self._configs: dict[str, Object] = {}
@@ -102,13 +105,33 @@ class Daemon:
         paths = [*host.wanted_files(config), *host.masked(config)]
         traces = self._on_host(self._host.traces, paths)
         if self._seen != (name, traces) or own.get(pools.STATE) != pools.DONE:
+            known = self._knows_os(config)
+            if known is False:
+                # Installed from the image of another release.
+                self._go(own, {"config": name, "written": False})
+                return
             self._check(config)
-            self._seen = (name, traces)
+            self._seen = (name, traces) if known else self._seen
             self._finish(own, name)
 
-    def _check(self, config: Object) -> None:
+    def _knows_os(self, config: Object) -> bool | None:
+        """Return whether the node's OS is of an image that is known, noting that of an installed one; False where it
+        was installed with another version than its config wants, None while nobody says which that is."""
+        if not self._os_known:
+            release = self._kube.get("v1", "ConfigMap", machineconfig.OS_IMAGE, machineconfig.OS_NAMESPACE)
+            wanted = changes.os_image(config)
+            # The payload brings it after the first nodes have joined; of a release before it says nothing.
+            version = release["data"]["osVersion"] if release and release["data"]["osImageURL"] == wanted else ""
+            self._os_known = self._on_host(self._deployments.adopt, wanted, version)
+            if not self._os_known and not version:
+                return None
+        return self._os_known
+
+    def _check(self, config: Object, *, arrived: bool = False) -> None:
         try:
-            self._on_host(self._host.check, config)
+            if not arrived or not self._forced():
+                self._on_host(self._host.check, config)
+            self._on_host(partial(self._deployments.check, config, unknown=not arrived))
         except DriftError as error:
             name = config["metadata"]["name"]
             raise DriftError(f"unexpected on-disk state validating against {name}: {error}") from error
@@ -128,13 +151,16 @@ class Daemon:
         reboots = changes.REBOOT in what.actions
         if own.get(pools.STATE) != pools.WORKING and name != self._failed:
             self._annotate(own, {pools.STATE: pools.WORKING, pools.REASON: ""})
+        if reboots:
+            # While its pods are still there.
+            self._on_host(self._deployments.stage, new)
         if reboots and not self._drained(own, name):
             return
         if not begun or not pending["written"]:
             self._on_host(self._write, old, new, what, begun)
         if reboots:
             self._say("Reboot", f"Node will reboot into config {name}")
-            self._on_host(self._host.run, "systemctl", "--no-block", "reboot")
+            self._on_host(self._deployments.reboot, new)
             self._rebooting = True
             return
         if changes.TRUST in what.actions:
@@ -181,11 +207,13 @@ class Daemon:
     def _arrive(self, name: str, own: dict[str, str]) -> None:
         """After the reboot: check that all is as it was written, and report it; where it is not, and another config is
         wanted by now, go on to that."""
+        config = self._config(name)
         try:
-            if not self._forced():
-                self._check(self._config(name))
+            self._check(config, arrived=True)
         except DriftError:
-            if own[pools.DESIRED] == name:
+            # The power may have gone after its files were written, and before its OS could be booted.
+            again = self._forced() or self._on_host(self._deployments.waits, config)
+            if own[pools.DESIRED] == name and not again:
                 raise
             self._go({**own, pools.CURRENT: name}, {"config": own[pools.DESIRED], "written": False})
             return

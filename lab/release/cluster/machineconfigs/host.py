@@ -75,12 +75,10 @@ class Host:
         """Return a path of the node as this process sees it."""
         return self._root / path.lstrip("/")
 
-    def run(self, *argv: str, text: str = "", may_fail: bool = False) -> str:
+    def run(self, *argv: str, text: str = "", may_fail: bool = False, seconds: float = PROGRAM_SECONDS) -> str:
         """Return what a program of the node prints. Raises HostError, also where it fails and may not."""
         try:
-            done = subprocess.run(
-                argv, input=text, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
-            )
+            done = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=seconds, check=False)
         except (OSError, subprocess.SubprocessError) as error:
             raise HostError(f"{argv[0]}: {error}") from error
         if done.returncode and not may_fail:

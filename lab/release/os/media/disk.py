@@ -36,13 +36,13 @@ class Partition:
 
 BIOS_BOOT = Partition(1, 1, 1, "21686148-6449-6E6F-744E-656564454649", "bios-boot")
 ESP = Partition(2, 2, 8, "C12A7328-F81F-11D2-BA4B-00A0C93EC93B", "esp")
-BOOT = Partition(3, 10, 110, "0FC63DAF-8483-4772-8E79-3D69D8477DE4", "boot")
+BOOT = Partition(3, 10, 240, "0FC63DAF-8483-4772-8E79-3D69D8477DE4", "boot")
 ROOT_TYPE = "4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709"
-ROOT_START = 120
+ROOT_START = 250
 # The root grows at installation; this much stays free until then (Ignition of an unattended copy, journal).
 ROOT_SPARE = 64
 
-GRUB_MODULES = ("part_gpt", "ext2", "normal", "linux", "echo", "boot", "test", "configfile", "minicmd", "ls")
+GRUB_MODULES = ("part_gpt", "ext2", "normal", "linux", "echo", "boot", "test", "configfile", "minicmd", "ls", "loadenv")
 # The prefix without a disk means: on the disk that this was loaded from, whatever other disks carry.
 GRUB_PREFIX = f"(,gpt{BOOT.number})/grub"
 

@@ -91,7 +91,7 @@ def test_rendered_config_takes_the_later_name_and_only_its_pool():
     configs = [config("99-mine", "master", "new"), config("00-base", "master", "old"), config("99-w", "worker", "w")]
     pool = machineconfig.machine_config_pool("master")
     rendered, again = (
-        machineconfig.rendered("master", machineconfig.selected(pool, some)) for some in (configs, configs[::-1])
+        machineconfig.rendered("master", machineconfig.selected(pool, some), "") for some in (configs, configs[::-1])
     )
     assert contents(rendered["spec"]["config"]) == {"/f": b"new"}
     assert rendered["metadata"]["name"] == again["metadata"]["name"]
@@ -144,7 +144,7 @@ def test_negotiation_survives_any_header(accept):
 
 
 def test_node_labels_fit_what_a_kubelet_may_set():
-    rendered = machineconfig.rendered("master", [])
+    rendered = machineconfig.rendered("master", [], "")
     served = contents(machineconfig.served("master", rendered, "k", "c"))
     text = served["/etc/kubernetes/kubelet-labels.env"].decode().strip().removeprefix("KUBELET_NODE_LABELS=")
     for pair in text.split(","):

@@ -32,6 +32,7 @@ TAGS = (
     "haproxy-router",
     "console",
     "agent-installer-csr-approver",
+    "rhel-coreos",
 )
 CONFIG = {
     "apiVersion": "v1",

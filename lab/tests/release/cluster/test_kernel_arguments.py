@@ -27,7 +27,7 @@ def config(name: str, arguments: Any, role: str = "master") -> dict[str, Any]:
 
 
 def rendered(pool: str, configs: list[dict[str, Any]]) -> dict[str, Any]:
-    return machineconfig.rendered(pool, machineconfig.selected(machineconfig.machine_config_pool(pool), configs))
+    return machineconfig.rendered(pool, machineconfig.selected(machineconfig.machine_config_pool(pool), configs), "")
 
 
 def test_those_of_a_pool_add_up_in_the_order_of_names() -> None:

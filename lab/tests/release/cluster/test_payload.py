@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lab.release.cluster import installconfig
 from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
 from lab.release.cluster.kube import payload
-from lab.release.components import COMPONENTS
+from lab.release.components import COMPONENTS, OS_TAG
 
 VERSION = "4.18.0-node0.abcdef12"
 MANIFESTS = Path(payload.__file__).parents[1] / "manifests"
@@ -169,7 +169,8 @@ def test_any_text_is_objects_or_a_manifest_error(text):
 
 def test_our_own_manifests_are_all_admitted_and_complete():
     names = set()
-    images = payload.Images(VERSION, {component.tag: f"r@sha256:{component.tag}" for component in COMPONENTS})
+    tags = [*(component.tag for component in COMPONENTS), OS_TAG]
+    images = payload.Images(VERSION, {tag: f"r@sha256:{tag}" for tag in tags})
     values = payload.cluster_values(CONFIG, "apps.c.example.test")
     for path in sorted(MANIFESTS.rglob("*.yaml")):
         for obj in payload.read_objects(payload.fill(path.read_text(), images, "rel", values), path.name):

@@ -26,7 +26,7 @@ from lab.release.cluster.pods.assets import Cluster, Host
 from lab.testing.ignition import read_data_url
 
 RELEASE = "release.example/n/r@sha256:1"
-TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
+TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover", "rhel-coreos")
 IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
 
 

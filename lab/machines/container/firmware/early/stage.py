@@ -18,7 +18,7 @@ from typing import BinaryIO
 from lab.machines.container.firmware.early import units
 from lab.machines.container.firmware.early.initramfs import Initramfs
 from lab.machines.container.firmware.early.units import BadUnits, Unit
-from lab.machines.container.firmware.entry import BootStopped
+from lab.machines.container.firmware.entry import BootAgain, BootStopped
 from lab.machines.container.firmware.screen import Screen
 
 #: Units that are not started, and what takes their place (docs/machines.md has this table).
@@ -47,7 +47,10 @@ LOG = "node0/firmware/early.log"
 #: (ignition 2.14, warnOnOldSystemdVersion), and fails without an answer.
 MANAGER = "run/systemd/private"
 # What a report of a failed boot asks, answered from what is known here.
-_SYSTEMCTL = "exec cat /run/node0/firmware/failed\n"
+_SYSTEMCTL = """\
+if [ "$1" = reboot ]; then exec touch /run/node0/firmware/reboot; fi
+exec cat /run/node0/firmware/failed
+"""
 _JOURNALCTL = """\
 patterns=()
 while [ $# -gt 0 ]; do
@@ -232,7 +235,8 @@ class Early:
         if emergency is not None:
             for command in units.commands(emergency, "ExecStart", {}):
                 self._screen.line(self._initramfs.program(command.words).output.rstrip("\n"))
-        raise BootStopped(f"{unit.name} failed")
+        stopped = BootAgain if (tree / "run/node0/firmware/reboot").exists() else BootStopped
+        raise stopped(f"{unit.name} failed")
 
     def _keep_log(self) -> None:
         """Keep what units wrote, as the journal does, for root alone: Ignition logs its config."""

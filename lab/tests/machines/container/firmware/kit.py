@@ -172,14 +172,17 @@ def remove_groups(name: str) -> None:
                 time.sleep(0.05)
 
 
-def installed(folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequence[str] = ()) -> Path:
-    """Install the machine OS on an image; ``config`` is for its first boot, and its kernel has further arguments."""
+def installed(
+    folder: Path, config: dict[str, Any], gib: int = 8, *, kargs: Sequence[str] = (), module: str = ""
+) -> Path:
+    """Install the machine OS, one that was made with ``module``, on an image; ``config`` is for its first boot, and its
+    kernel has further arguments."""
     disk, ignition = folder / "disk.img", folder / "config.ign"
     with disk.open("wb") as file:
         file.truncate(gib << 30)
     ignition.write_text(json.dumps(config))
     (folder / "installer").mkdir()
-    iso = machine_os()
+    iso = machine_os(module)
     with iso.open("rb") as image:
         extent = Iso(image, iso).find("images/pxeboot/rootfs.img")
         assert extent is not None

@@ -23,13 +23,14 @@ from lab.release.cluster.machine_config_server import command as mcs
 from lab.release.cluster.machineconfigs import changes, pools
 from lab.release.cluster.machineconfigs.controller import Controller
 from lab.release.cluster.machineconfigs.daemon import Daemon
+from lab.release.cluster.machineconfigs.deployments import Deployments
 from lab.release.cluster.pods.assets import Cluster
 from lab.testing.clusterapi import Api
 from lab.testing.ignition import read_data_url
 from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
 
 KUBELET = "/etc/kubernetes/kubelet.conf"
-TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
+TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover", "rhel-coreos")
 IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
 CONFIG = {
     "apiVersion": "v1",
@@ -98,6 +99,10 @@ class World:
         self.api = Server()
         for obj in [*bootkube.machine_configs(cluster(), list(late)), *late]:
             self.api.create({**obj, "metadata": {**obj["metadata"], "uid": "u"}})
+        self.os_image = IMAGES["rhel-coreos"]
+        data = {"osImageURL": self.os_image, "osVersion": "1"}
+        place = {"name": machineconfig.OS_IMAGE, "namespace": machineconfig.OS_NAMESPACE}
+        self.api.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": place, "data": data})
         self.lacks = ""
         self.controller = Controller(self.api, lambda: self.lacks)
         [self.first] = [p["spec"]["configuration"]["name"] for p in self.pools() if p["metadata"]["name"] == "master"]
@@ -111,7 +116,7 @@ class World:
             host.apply(empty := machineconfig.machine_config("none", "", {}), rendered, changes.change(empty, rendered))
             host.programs.clear()
             daemon = self.daemons[name] = Daemon(self.api, name, lambda function, *arguments: function(*arguments))
-            daemon._host = host
+            daemon._host, daemon._deployments = host, Deployments(host)
             notes = {pools.CURRENT: self.first, pools.DESIRED: self.first, pools.STATE: "Done"}
             labels = {"node-role.kubernetes.io/master": ""}
             status = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -134,14 +139,24 @@ class World:
     def turn(self, count: int = 1) -> None:
         """Let everybody look; a node that reboots is back at once."""
         for _ in range(count):
-            self.controller.step(self.api.all("MachineConfig"), self.pools(), self.api.all("Node"))
-            for name, daemon in self.daemons.items():
+            configs, nodes = self.api.all("MachineConfig"), self.api.all("Node")
+            self.controller.step(configs, self.pools(), nodes, os_image=self.os_image)
+            for name, daemon in list(self.daemons.items()):
                 daemon.step(self.api.objects["Node", "", name])
                 if self.hosts[name].programs[-1:] == [("systemctl", "--no-block", "reboot")]:
                     self.reboots.append(name)
                     self.hosts[name].programs.clear()
-                    self.hosts[name].boot += "'"
-                    daemon._rebooting = False
+                    self.start(name)
+
+    def start(self, name: str) -> None:
+        """Start a node: its daemon knows no more than what is on its disk."""
+        self.hosts[name].boot += "'"
+        daemon = self.daemons[name] = Daemon(self.api, name, lambda function, *arguments: function(*arguments))
+        daemon._host, daemon._deployments = self.hosts[name], Deployments(self.hosts[name])
+
+    def booted(self) -> list[str]:
+        """Return the references of the images that the nodes run."""
+        return [str(r["container-image-reference"]) for host in self.hosts.values() for r in host.os if r["booted"]]
 
     reboots: list[str]
 
@@ -330,7 +345,11 @@ def test_a_config_of_wrong_types_holds_up_its_pool_alone(
     world.add("99-late", role="worker", config=config)
     world.add("99-late-too", config=config)
     world.controller.step(
-        world.api.all("MachineConfig"), world.pools(), world.api.all("Node"), [own] if kubelet else []
+        world.api.all("MachineConfig"),
+        world.pools(),
+        world.api.all("Node"),
+        [own] if kubelet else [],
+        os_image=world.os_image,
     )
     assert "99-late-too: spec.config." in world.master()["RenderDegraded"]["message"]
 
@@ -488,3 +507,58 @@ def test_a_number_of_nodes_that_is_none_holds_up_its_pool_alone(world: World) ->
     assert world.reboots == ["m0", "m1", "m2"]
     [told] = [p["status"]["conditions"] for p in world.pools() if p["metadata"]["name"] == "worker"]
     assert "maxUnavailable: 'x'" in next(c["message"] for c in told if c["type"] == "RenderDegraded")
+
+
+OTHER_OS = "r.example/n@sha256:other"
+
+
+def test_another_machine_os_comes_node_by_node_and_goes_again(world: World) -> None:
+    world.turn(3)
+    assert world.reboots == []
+    first, world.os_image = world.os_image, OTHER_OS
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+    assert world.booted() == [f"ostree-unverified-registry:{OTHER_OS}"] * 3
+    assert world.master()["Updated"]["status"] == "True"
+    world.os_image = first
+    world.turn(30)
+    assert len(world.reboots) == 6
+    assert {world.notes(name)[pools.CURRENT] for name in world.daemons} == {world.first}
+
+
+def test_a_machine_os_that_does_not_come_up_degrades_the_pool_and_stops_there(world: World) -> None:
+    world.turn(3)
+    world.hosts["m0"].broken_os = "other"
+    first, world.os_image = world.os_image, OTHER_OS
+    world.turn(30)
+    assert world.reboots == ["m0"]
+    degraded = world.master()["Degraded"]
+    assert degraded["status"] == "True"
+    assert f'expected target osImageURL "{OTHER_OS}", have "{first}" (1); rolled back: 3 boots' in degraded["message"]
+    world.os_image = first
+    world.turn(30)
+    assert world.master()["Degraded"]["status"] == "False"
+    assert world.master()["Updated"]["status"] == "True"
+    assert set(world.reboots) == {"m0"}, "the others never left"
+
+
+def test_the_power_goes_before_the_new_machine_os_could_be_booted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.turn(3)
+    world.os_image = OTHER_OS
+    with monkeypatch.context() as patch:
+        patch.setattr(Deployments, "reboot", lambda *_: None)
+        world.turn(8)
+        assert world.booted() == ["", "", ""]
+    world.start("m0")
+    world.turn(30)
+    assert world.reboots == ["m0", "m1", "m2"]
+    assert world.master()["Updated"]["status"] == "True"
+
+
+def test_a_node_that_was_installed_with_an_older_machine_os_gets_the_release_s(world: World) -> None:
+    world.hosts["m1"].os[0]["version"] = "0"
+    world.turn(20)
+    assert world.reboots == ["m1"]
+    assert world.booted() == ["", f"ostree-unverified-registry:{world.os_image}", ""]

@@ -62,7 +62,7 @@ def test_each_changes_its_file_of_the_pools_that_it_selects_and_the_youngest_is_
     }
     assert runtime == {"/etc/containerd/config.toml": ('version = 2\n\n[debug]\n  level = "debug"\n', 0o600)}
     assert generated.generated(POOL, [BASE, *configs], objects) == configs, "they are not built upon themselves"
-    rendered = machineconfig.rendered("worker", machineconfig.selected(POOL, [BASE, *configs]))
+    rendered = machineconfig.rendered("worker", machineconfig.selected(POOL, [BASE, *configs]), "")
     assert files(rendered)["/etc/kubernetes/kubelet.conf"] == second["/etc/kubernetes/kubelet.conf"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Sequence
@@ -20,6 +21,12 @@ from lab.release.cluster.machineconfigs.host import DriftError, Host, HostError
 UNIT = "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 
 
+def deployment(reference: str, version: str, *, booted: bool = False, staged: bool = False) -> dict[str, object]:
+    """Return a row of `rpm-ostree status --json`."""
+    own = {"container-image-reference": reference, "version": version, "failed": ""}
+    return {**own, "booted": booted, "staged": staged}
+
+
 class Folder(Host):
     """A folder in the place of a node; `programs` are those that were run, but for systemctl's on files."""
 
@@ -28,15 +35,31 @@ class Folder(Host):
         self._folder = root
         self.programs: list[Sequence[str]] = []
         self.boot = "boot-1"
+        # Its deployments as rpm-ostree has them, and the image with which no kubelet comes up.
+        self.os, self.broken_os = [deployment("", "1", booted=True)], ""
 
     def boot_id(self) -> str:
         return self.boot
 
-    def run(self, *argv: str, text: str = "", may_fail: bool = False) -> str:
+    def run(self, *argv: str, text: str = "", may_fail: bool = False, seconds: float = 60) -> str:
         if argv[0] == "systemctl" and argv[1] in ("enable", "disable", "preset", "is-enabled"):
             return super().run("systemctl", "--root", str(self._folder), *argv[1:], may_fail=may_fail)
+        if "rpm-ostree" in argv:
+            return self._rpm_ostree(*argv[argv.index("rpm-ostree") + 1 :])
         self.programs.append(argv)
         return ""
+
+    def _rpm_ostree(self, command: str, *words: str) -> str:
+        if command == "rebase":
+            self.os.append(deployment(words[-1], words[-1], staged=True))
+        elif command == "finalize-deployment":
+            [staged] = [row for row in self.os if row["staged"]]
+            lost = self.broken_os in str(staged["container-image-reference"]) and bool(self.broken_os)
+            for row in self.os:
+                row["staged"], row["booted"] = False, row["booted"] if lost else row is staged
+            staged["failed"] = "3 boots in vain" if lost else ""
+            self.programs.append(("systemctl", "--no-block", "reboot"))
+        return json.dumps({"deployments": self.os})
 
 
 def config(name: str, *files: dict[str, Any], units: Sequence[dict[str, Any]] = (), **spec: Any) -> Object:
@@ -192,7 +215,7 @@ def test_what_no_node_could_be_given_is_refused_without_secrets(
     made = config("99-x", *files, units=units)
     made["spec"]["config"]["passwd"] = {"users": users}
     with pytest.raises(ConfigError, match=re.escape(text)) as caught:
-        machineconfig.rendered("worker", [made])
+        machineconfig.rendered("worker", [made], "")
     assert "root:y" not in str(caught.value)
 
 

@@ -25,7 +25,7 @@ install() {
     inst_simple "$moddir/setfiles" /usr/sbin/setfiles
 
     inst_simple "$moddir/common.sh" /usr/lib/node0/common.sh
-    for name in node0-ignition-config node0-network node0-live-root node0-ignition-finish; do
+    for name in node0-ignition-config node0-network node0-live-root node0-ignition-finish ostree-prepare-root; do
         inst_simple "$moddir/$name" "/usr/libexec/node0/$name"
         inst_simple "$moddir/$name.service" "$units/$name.service"
     done
