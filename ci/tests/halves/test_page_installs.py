@@ -16,7 +16,7 @@ import yaml
 from drivers.browser import PROGRAM, Page, chromium
 from installer.agent.swarm.run import Plan, Swarm
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, Running, running, wait_for
-from installer.testing.service.service_kit import INSTALLER
+from installer.testing.service.service_kit import INSTALLER, NEEDED, STATIC, Standalone, standalone
 from lab.testing.axe_kit import complaints
 from scenarios.testing import wizard
 
@@ -39,6 +39,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     binary.write_text(INSTALLER)
     binary.chmod(0o755)
     with running(folder, PAGE_ACCESS="open", INSTALLER_BINARY=str(binary)) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def own_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("own")) as live:
         yield live
 
 
@@ -170,8 +176,8 @@ def test_two_browsers_change_one_host(service: Running, tmp_path: Path) -> None:
         wizard.go_to(two, "Cluster details")
         two.fill("Base domain", "kept.example")
         two.fill("Pull secret", PULL_SECRET)
-        two.open(f"{service.url}#/")
-        two.js("location.reload()")
+        two.open("about:blank")
+        two.open(service.url)
         two.until(wizard.LIVE)
         opened(two, service, cluster, "Cluster details")
         two.until("document.querySelector('[name=base_dns_domain]')?.value === 'kept.example'")
@@ -293,3 +299,33 @@ def test_hosts_that_are_in_no_cluster(service: Running, tmp_path: Path) -> None:
         page.push("Remove swarm-1")
         page.push("Yes, remove swarm-1")
         page.until(f"{TEXT}.includes('1 host has registered')")
+
+
+@pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+@pytest.mark.parametrize("kind", ["full-iso", "minimal-iso"])
+def test_the_discovery_image_comes_from_the_page(kind: str, own_service: Standalone, tmp_path: Path) -> None:
+    """`node0 service` over a release in a registry: the version is offered, the ISO downloaded, the network in it."""
+    certificate = (own_service.dir / "tls/service.crt").read_bytes()
+    with chromium(tmp_path / "profile", certificate) as page:
+        page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        page.open(own_service.url)
+        page.until("document.getElementById('problem').innerText.includes('A token is needed')")
+        assert "auth/user-token" in page.text()
+        wizard.sign_in(page, own_service.token("user"))
+        values = VALUES | {"Cluster name": kind, "Pull secret": own_service.pull_secret, "Discovery image": kind}
+        cluster = wizard.create_cluster(page, values)
+        page.push("Add a host's network as YAML")
+        page.push("Host 1: no MAC address yet", "summary")
+        nic = STATIC["mac_interface_map"][0]
+        page.fill("MAC addresses and NICs of host 1", f"{nic['mac_address']}={nic['logical_nic_name']}")
+        page.fill("NMState YAML of host 1", STATIC["network_yaml"])
+        wizard.save(page, {})
+        page.push("Download discovery ISO")
+        [image] = wait_for("the image", lambda: [*tmp_path.glob("*.iso")], 120)
+        [infra_env] = own_service.api("user").list_infra_envs(cluster_id=cluster)
+        with own_service.fetch(infra_env["download_url"]) as answer:
+            assert image.read_bytes() == answer.read()
+        headers = {"Authorization": own_service.token("user")}
+        path = f"/api/assisted-install/v2/infra-envs/{infra_env['id']}/downloads/files?file_name=static-network-config"
+        with own_service.fetch(path, **headers) as answer:
+            assert b"address0=192.168.111.80/24" in answer.read().replace(b" ", b"")

@@ -86,7 +86,7 @@ function App() {
   const state = useStore();
   const [hash, setHash] = useState(route() || "#/");
   const go = (address) => { location.hash = address; };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const follow = () => {
       if (location.hash && !route()) return;
       setHash(route() || "#/");
@@ -104,7 +104,8 @@ function App() {
     first.current = false;
   }, [hash]);
   /* For who measures: everything is drawn and can be used. */
-  useEffect(() => { if (state.ready) performance.mark("interactive"); }, [state.ready]);
+  const { ready } = state;
+  useEffect(() => { if (ready) performance.mark("interactive"); }, [ready]);
   const [, where, id, name] = hash.split("/");
   const home = where ? html`<p><a href="#/">All clusters</a></p>` : null;
   if (where === "new") return html`${home}<${NewCluster} go=${go} />`;

@@ -1,6 +1,6 @@
 /* What the service says is so: kept here as its stream tells it, and nowhere else. */
 import { headers } from "./api.js";
-import { useEffect, useState } from "./vendor/preact-htm.js";
+import { useLayoutEffect, useState } from "./vendor/preact-htm.js";
 
 const MOST_EVENTS = 1000;
 /* The service sends something every 15 s. */
@@ -26,7 +26,8 @@ function changed() {
 /* Draws a component again whenever something has changed. */
 export function useStore() {
   const [, redraw] = useState(0);
-  useEffect(() => {
+  /* Before the browser draws: what comes until then must not be missed. */
+  useLayoutEffect(() => {
     const tell = () => redraw((count) => count + 1);
     listeners.add(tell);
     return () => listeners.delete(tell);

@@ -1,8 +1,7 @@
 /* Cluster details: registers a cluster with its infra-env, and changes them later. */
 import { call, cluster as at, get } from "../api.js";
-import { useDraft } from "../draft.js";
+import { patch, useDraft, useResource } from "../draft.js";
 import { Area, Buttons, Check, Select, Text, problemsIn, useSaving } from "../fields.js";
-import { patch, useResource } from "../resource.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf, state } from "../store.js";
 import { html } from "../vendor/preact-htm.js";

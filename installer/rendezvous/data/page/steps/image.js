@@ -1,8 +1,7 @@
 /* The discovery image: an infra-env's settings, its static networks, and the download. */
 import { call, infraEnv as at } from "../api.js";
-import { useDraft } from "../draft.js";
+import { patch, useDraft, useResource } from "../draft.js";
 import { Area, Buttons, Outcome, Select, Text, problemsIn, useSaving } from "../fields.js";
-import { patch, useResource } from "../resource.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
@@ -51,8 +50,8 @@ export function DiscoveryImage({ id, infraEnv }) {
   const fetchImage = () => making.run(async () => {
     const { url } = await call("GET", at(infraEnv.id, "/downloads/image-url"));
     const link = document.createElement("a");
+    /* The service says that it is to be kept, and as what. */
     link.href = url;
-    link.download = infraEnv.name + ".iso";
     link.click();
     return "The download has begun. Its address, for a BMC's virtual media, is valid for four hours: " + url;
   });
@@ -60,7 +59,8 @@ export function DiscoveryImage({ id, infraEnv }) {
     <p>Boot each host from this image (USB, virtual media or DVD). It appears under Hosts within a minute or two of its start.</p>
     ${draft.dirty && html`<p class="notice">What you have entered below is not in the image before it is saved.</p>`}
     <${Outcome} saving=${making} />
-    <div class="row"><button type="button" class="primary" onClick=${fetchImage} disabled=${making.busy}>Download discovery ISO</button></div>
+    ${value.download_url ? html`<div class="row"><button type="button" class="primary" onClick=${fetchImage} disabled=${making.busy}>Download discovery ISO</button></div>`
+    : html`<p class="notice">This service makes no images: it runs on a host that was booted from one, and the other hosts boot from the same.</p>`}
     <h3>What the image has</h3>
     <form onSubmit=${submit} novalidate aria-label="Discovery image">
     <${Select} form=${form} name="image_type" label="Image" options=${[["full-iso", "Full: all that a host needs to start"],

@@ -1,10 +1,9 @@
 /* Networking of a cluster: its networks and virtual addresses. */
 import { cluster as at } from "../api.js";
-import { useDraft } from "../draft.js";
+import { joined, list, patch, useDraft, useResource } from "../draft.js";
 import { Buttons, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { failing, Verdict } from "../hostcard.js";
 import { besideFields, remedyOf } from "../remedies.js";
-import { joined, list, patch, useResource } from "../resource.js";
 import { hostsOf } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
 
