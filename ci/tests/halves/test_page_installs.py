@@ -123,7 +123,7 @@ def test_a_cluster_is_installed_by_browser_alone(service: Running, tmp_path: Pat
             wizard.go_to(page, "Review")
             page.until(f"{TEXT}.includes('api-vips-defined') && document.getElementById('install').disabled")
             assert complaints(page) == []
-            page.push("Go to networking", "link")
+            page.push("Go to Networking", "link")
             page.until("document.getElementById('networking-api_vips-problem')?.innerText.includes('free address')")
             wizard.save(page, {"API addresses": str(NETWORK[2]), "Ingress addresses": str(NETWORK[3])})
             assert complaints(page) == []
@@ -228,11 +228,16 @@ def test_a_single_node_its_manifests_and_a_new_beginning(service: Running, tmp_p
         # A static network by the form, as the service reads it.
         page.push("Add a host's network by a form", "summary")
         wizard.fill(page, {"MAC address": "52:54:00:00:00:99", "Addresses": "192.0.2.9/24, 2001:db8::9/64"})
+        args = [{"operation": "delete", "value": "quiet"}]
+        service.client().call("PATCH", f"/infra-envs/{infra_env['id']}", {"kernel_arguments": args})
+        wizard.fill(page, {"Further kernel arguments": 'a=1 b="2 3"'})
         wizard.fill(page, {"Gateways": "192.0.2.1", "DNS servers": "192.0.2.53", "VLAN": "20"})
         page.push("Add this host's network")
         wizard.save(page, {})
-        static = service.client().call("GET", f"/infra-envs/{infra_env['id']}")["static_network_config"]
-        [network] = json.loads(static)
+        saved = service.client().call("GET", f"/infra-envs/{infra_env['id']}")
+        added = [{"operation": "append", "value": value} for value in ("a=1", 'b="2 3"')]
+        assert json.loads(saved["kernel_arguments"]) == [*args, *added]
+        [network] = json.loads(saved["static_network_config"])
         document = yaml.safe_load(network["network_yaml"])
         assert document["interfaces"][1]["vlan"] == {"base-iface": "eno1", "id": 20}
         assert document["interfaces"][1]["ipv6"]["address"] == [{"ip": "2001:db8::9", "prefix-length": 64}]

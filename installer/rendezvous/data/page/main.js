@@ -1,6 +1,7 @@
 /* The page: its addresses, the overview of all clusters, and the steps of one. */
 import { mayChange, scheme } from "./api.js";
 import { counted, Details as Fold, failing, HostList, Status, Verdict } from "./hostcard.js";
+import { TITLES } from "./remedies.js";
 import { Details, NewCluster } from "./steps/details.js";
 import { Hosts } from "./steps/hosts.js";
 import { DiscoveryImage } from "./steps/image.js";
@@ -8,13 +9,12 @@ import { Manifests } from "./steps/manifests.js";
 import { Networking } from "./steps/networking.js";
 import { Actions, Bar, EDITABLE, Files, Progress } from "./steps/progress.js";
 import { Review } from "./steps/review.js";
-import { connect, hostsOf, infraEnvOf, say, useStore } from "./store.js";
+import { connect, hostsOf, imageOf, say, useStore } from "./store.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 
-/* In the order of assisted-installer-ui's wizard. */
-const STEPS = [["details", "Cluster details", Details], ["image", "Discovery image", DiscoveryImage], ["hosts", "Hosts", Hosts],
-  ["networking", "Networking", Networking], ["manifests", "Custom manifests", Manifests], ["review", "Review", Review],
-  ["progress", "Progress", Progress]];
+const PAGES = { details: Details, image: DiscoveryImage, hosts: Hosts, networking: Networking, manifests: Manifests, review: Review,
+  progress: Progress };
+const STEPS = Object.entries(TITLES).map(([key, title]) => [key, title, PAGES[key]]);
 const $ = (id) => document.getElementById(id);
 
 function Events({ events }) {
@@ -73,7 +73,7 @@ function Cluster({ state, id, name, go }) {
     <nav aria-label="Steps"><ol>${STEPS.map(([key, text]) => html`<li key=${key}><a href=${step + "/" + key} aria-current=${key === name ? "step" : null}>${text}</a></li>`)}</ol></nav>
     <section aria-labelledby="step-title"><h2 id="step-title" tabindex="-1">${title}</h2>
       ${locked && name !== "progress" && html`<p class="notice">The cluster is ${shown.status}: its settings can no longer be changed.</p>`}
-      <${Step} key=${id + name} id=${id} shown=${shown} step=${step} go=${go} locked=${locked} infraEnv=${infraEnvOf(id)} />
+      <${Step} key=${id + name} id=${id} shown=${shown} step=${step} go=${go} locked=${locked} infraEnv=${imageOf(id)} />
       ${next && name !== "review" && html`<p><a href=${step + "/" + next[0]}>Next: ${next[1]}</a></p>`}
       ${!locked && name === "details" && html`<${Actions} shown=${shown} go=${go} />`}</section>
     <${Events} events=${state.events.filter((event) => (event.cluster_id ? event.cluster_id === id : own.has(event.host_id)))} />`;

@@ -12,13 +12,17 @@ const NAMES = ["image_type", "ssh_authorized_key", "http_proxy", "https_proxy", 
 const PLAIN = ["ssh_authorized_key", "additional_ntp_sources", "additional_trust_bundle"];
 const PROXY = ["http_proxy", "https_proxy", "no_proxy"];
 
+const kernel = (item) => JSON.parse(item.kernel_arguments || "[]");
+const appends = (row) => row.operation === "append";
+
 function read(item) {
   return {
     ...Object.fromEntries(PLAIN.map((name) => [name, item[name] || ""])),
     ...Object.fromEntries(PROXY.map((name) => [name, item.proxy?.[name] || ""])),
     image_type: item.type,
     static_network_config: readStatic(item.static_network_config),
-    kernel_arguments: JSON.parse(item.kernel_arguments || "[]").filter((row) => row.operation === "append").map((row) => row.value).join(" "),
+    kernel_arguments: kernel(item).filter(appends).map((row) => row.value).join(" "),
+    kernel_others: kernel(item).filter((row) => !appends(row)),
     pull_secret: "",
   };
 }
@@ -30,7 +34,8 @@ function body(changed, all) {
   if (changed.pull_secret) made.pull_secret = changed.pull_secret.trim();
   if ("static_network_config" in changed) made.static_network_config = changed.static_network_config;
   if ("kernel_arguments" in changed) {
-    made.kernel_arguments = changed.kernel_arguments.split(/\s+/).filter(Boolean).map((value) => ({ operation: "append", value }));
+    const values = changed.kernel_arguments.match(/("[^"]*"|\S)+/g) || [];
+    made.kernel_arguments = [...all.kernel_others, ...values.map((value) => ({ operation: "append", value }))];
   }
   return made;
 }
@@ -39,7 +44,7 @@ export function DiscoveryImage({ id, infraEnv }) {
   const { value, problem, reload } = useResource(infraEnv && at(infraEnv.id), infraEnv);
   const draft = useDraft("image " + infraEnv?.id, value ? read(value) : {});
   const saving = useSaving(), making = useSaving();
-  if (!infraEnv) return html`<p>This cluster has no infra-env of its own: its hosts come from another one.</p>`;
+  if (!infraEnv) return html`<p>This cluster has no infra-env: add hosts of another one under Hosts.</p>`;
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const said = problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES);
   const form = { id: "image", draft, problems: besideFields("image", hostsOf(id).flatMap((item) => item.validations), said) };

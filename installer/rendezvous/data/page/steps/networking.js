@@ -60,7 +60,7 @@ export function Networking({ id, shown, locked }) {
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const everybody = [...shown.validations, ...hostsOf(id).flatMap((item) => item.validations)];
   const problems = besideFields("networking", everybody, problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES));
-  const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking");
+  const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking" && !remedyOf(item.id).field);
   const form = { id: "networking", draft, locked, problems };
   const submit = (event) => {
     event.preventDefault();
