@@ -46,7 +46,7 @@ function ClusterCard({ shown, go }) {
     <${Fold} summary=${"Validations of the cluster: " + counted(shown.validations)}>${() => html`<ul class="verdicts">
       ${shown.validations.filter((item) => !wrong.includes(item)).map((item) => html`<${Verdict} key=${item.id} item=${item} />`)}</ul>`}<//>
     <${Files} shown=${shown} />
-    ${mayChange() && html`<p><a href=${step + "/" + (EDITABLE.includes(shown.status) ? "hosts" : "progress")}>${
+    ${mayChange() && html`<p><a href=${step + "/" + (shown.status === "ready" ? "review" : EDITABLE.includes(shown.status) ? "hosts" : "progress")}>${
       EDITABLE.includes(shown.status) ? "Configure and install " : "Follow "}${shown.name}</a></p>`}</article>`;
 }
 

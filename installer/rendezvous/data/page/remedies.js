@@ -1,6 +1,7 @@
 /* For each validation that can prevent an installation: what to do, in which step, and at which field. */
 const HOST = "hosts", NET = "networking", IMAGE = "image", DETAILS = "details";
-/* The steps in the order of assisted-installer-ui's wizard. */
+/* The steps in the order of assisted-installer-ui's wizard (installer.md §5.9): operators are not offered, disks are chosen
+   with the hosts, and the image with its static networks has a step of its own. */
 export const TITLES = { details: "Cluster details", image: "Discovery image", hosts: "Hosts", networking: "Networking",
   manifests: "Custom manifests", review: "Review", progress: "Progress" };
 const TABLE = {
