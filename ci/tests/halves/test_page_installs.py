@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -183,6 +184,25 @@ def test_two_browsers_change_one_host(service: Running, tmp_path: Path) -> None:
         two.until("document.querySelector('[name=base_dns_domain]')?.value === 'kept.example'")
         assert two.js("document.querySelector('[name=pull_secret]').value") == ""
         assert PULL_SECRET not in two.js("JSON.stringify(sessionStorage)")
+
+
+def test_a_service_that_has_forgotten_everything(tmp_path: Path) -> None:
+    """A live host that restarts has lost its clusters: what was entered is there to begin again with."""
+    with running(tmp_path, PAGE_ACCESS="open") as service, browser(service, tmp_path / "1") as page:
+        wizard.sign_in(page, service.keys.token("userAuth"))
+        wizard.create_cluster(page, VALUES | {"Control plane nodes": "1", "HTTP proxy": "http://proxy.example:3128"})
+        service.kill()
+        shutil.rmtree(tmp_path / "data")
+        service.start()
+        page.until(f"{TEXT}.includes('There is no such cluster any more')")
+        page.push("Create it again with what was entered")
+        page.until("document.querySelector('[name=http_proxy]')?.value === 'http://proxy.example:3128'")
+        assert page.js("document.querySelector('[name=pull_secret]').value") == ""
+        wizard.fill(page, {"Pull secret": PULL_SECRET})
+        page.push("Create cluster")
+        page.until("location.hash.startsWith('#/clusters/')")
+        [cluster] = service.client().call("GET", "/clusters")
+        assert (cluster["name"], cluster["control_plane_count"]) == ("paged", 1)
 
 
 def test_no_token_no_change(service: Running, tmp_path: Path) -> None:

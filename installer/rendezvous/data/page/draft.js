@@ -17,6 +17,18 @@ function store(key, draft) {
   else sessionStorage.removeItem("draft " + key);
 }
 
+/* A form that begins with what another one was sent with: a live host's service forgets its clusters when it restarts. */
+export function remember(key, values) {
+  const kept = Object.fromEntries(Object.entries(values).filter(([name]) => !SECRET.has(name)));
+  sessionStorage.setItem("sent " + key, JSON.stringify(kept));
+}
+
+export const remembers = (key) => !!sessionStorage.getItem("sent " + key);
+
+export function restore(key) {
+  sessionStorage.setItem("draft " + key, JSON.stringify({ base: {}, mine: JSON.parse(sessionStorage.getItem("sent " + key)) }));
+}
+
 /* Pure: `mine` has the fields that were changed, `base` what each of them was when that began. */
 export function compare({ base, mine }, server) {
   const changed = {}, conflicts = {};

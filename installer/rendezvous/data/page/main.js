@@ -1,5 +1,6 @@
 /* The page: its addresses, the overview of all clusters, and the steps of one. */
 import { mayChange, scheme } from "./api.js";
+import { remembers, restore } from "./draft.js";
 import { counted, Details as Fold, failing, HostList, Status, Verdict } from "./hostcard.js";
 import { TITLES } from "./remedies.js";
 import { Details, NewCluster } from "./steps/details.js";
@@ -63,7 +64,11 @@ function Overview({ state, go }) {
 
 function Cluster({ state, id, name, go }) {
   const shown = state.clusters.get(id);
-  if (!shown) return state.ready ? html`<p>There is no such cluster any more. <a href="#/">All clusters</a></p>` : null;
+  if (!shown) {
+    return state.ready ? html`<p role="status">There is no such cluster any more.</p>
+      ${mayChange() && remembers("new cluster") && html`<button type="button" onClick=${() => { restore("new cluster"); go("#/new"); }}>
+        Create it again with what was entered</button>`}` : null;
+  }
   const step = "#/clusters/" + id, locked = !EDITABLE.includes(shown.status);
   const [, title, Step] = STEPS.find(([key]) => key === name) || STEPS[0];
   const place = STEPS.findIndex(([key]) => key === name), next = STEPS[place + 1];

@@ -1,6 +1,6 @@
 /* Cluster details: registers a cluster with its infra-env, and changes them later. */
 import { call, cluster as at, get, infraEnv } from "../api.js";
-import { patch, useDraft, useResource } from "../draft.js";
+import { patch, remember, useDraft, useResource } from "../draft.js";
 import { Area, Buttons, Check, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf, state } from "../store.js";
@@ -127,12 +127,14 @@ export function NewCluster({ go }) {
   const draft = useDraft("new cluster", { ...NEW, openshift_version: first || "",
     cpu_architecture: about?.cpu_architectures.includes("x86_64") ? "x86_64" : about?.cpu_architectures[0] || "" });
   const saving = useSaving();
-  const form = { id: "new", draft, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES), isNew: true };
+  /* Nobody else changes what is not there yet. */
+  const form = { id: "new", draft: { ...draft, conflicts: {} }, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES), isNew: true };
   const unbound = [...state.infraEnvs.values()].filter((item) => !item.cluster_id);
   const submit = (event) => {
     event.preventDefault();
     saving.run(async () => {
       const id = await register(draft.values);
+      remember("new cluster", { ...draft.values, infra_env: "" });
       draft.clear();
       go("#/clusters/" + id + (draft.values.infra_env ? "/hosts" : "/image"));
     });
