@@ -59,6 +59,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
     ),
+    "page": Benchmark("the service's page with 100 hosts in a real browser", _run_of("service.page")),
     "hub": Benchmark(
         "the operator of a hub with hundreds of hosts (about ten minutes)", _run_of("service.hub", "hub_hosts")
     ),

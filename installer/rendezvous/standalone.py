@@ -252,7 +252,7 @@ def first_steps(url: str, directory: Path, release: str) -> tuple[str, ...]:
     versions = f"{url}api/assisted-install/v2/openshift-versions"
     return (
         f"Listening on {url} (its CA: {ca})",
-        f"To watch, open {url} in a browser and paste the token in {watcher} (or in {user}, for kubeconfigs as well)",
+        f"To install, open {url} in a browser and paste the token in {user} (or in {watcher}, to watch only)",
         f"To ask its API from bash: curl --cacert {shlex.quote(str(ca))} -H @{header} {versions}",
         "Next: register an infra-env and boot hosts from its image (node0 service --help)"
         if release

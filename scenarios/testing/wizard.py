@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from drivers.browser import Page
 
-LIVE = "document.getElementById('connection').textContent === 'Live'"
+LIVE = "document.getElementById('connection')?.textContent === 'Live'"
 STEP_SECONDS = 60.0
 #: Fields that are lists to choose from; all others are typed.
 CHOSEN = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import yaml
 from drivers.browser import PROGRAM, Page, chromium
 from installer.agent.swarm.run import Plan, Swarm
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, Running, running, wait_for
-from installer.testing.service.service_kit import INSTALLER
+from installer.testing.service.service_kit import INSTALLER, NEEDED, STATIC, Standalone, standalone
 from lab.testing.axe_kit import complaints
 from scenarios.testing import wizard
 
@@ -39,6 +40,12 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     binary.write_text(INSTALLER)
     binary.chmod(0o755)
     with running(folder, PAGE_ACCESS="open", INSTALLER_BINARY=str(binary)) as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def own_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with standalone(tmp_path_factory.mktemp("own")) as live:
         yield live
 
 
@@ -117,7 +124,7 @@ def test_a_cluster_is_installed_by_browser_alone(service: Running, tmp_path: Pat
             wizard.go_to(page, "Review")
             page.until(f"{TEXT}.includes('api-vips-defined') && document.getElementById('install').disabled")
             assert complaints(page) == []
-            page.push("Go to networking", "link")
+            page.push("Go to Networking", "link")
             page.until("document.getElementById('networking-api_vips-problem')?.innerText.includes('free address')")
             wizard.save(page, {"API addresses": str(NETWORK[2]), "Ingress addresses": str(NETWORK[3])})
             assert complaints(page) == []
@@ -170,13 +177,32 @@ def test_two_browsers_change_one_host(service: Running, tmp_path: Path) -> None:
         wizard.go_to(two, "Cluster details")
         two.fill("Base domain", "kept.example")
         two.fill("Pull secret", PULL_SECRET)
-        two.open(f"{service.url}#/")
-        two.js("location.reload()")
+        two.open("about:blank")
+        two.open(service.url)
         two.until(wizard.LIVE)
         opened(two, service, cluster, "Cluster details")
         two.until("document.querySelector('[name=base_dns_domain]')?.value === 'kept.example'")
         assert two.js("document.querySelector('[name=pull_secret]').value") == ""
         assert PULL_SECRET not in two.js("JSON.stringify(sessionStorage)")
+
+
+def test_a_service_that_has_forgotten_everything(tmp_path: Path) -> None:
+    """A live host that restarts has lost its clusters: what was entered is there to begin again with."""
+    with running(tmp_path, PAGE_ACCESS="open") as service, browser(service, tmp_path / "1") as page:
+        wizard.sign_in(page, service.keys.token("userAuth"))
+        wizard.create_cluster(page, VALUES | {"Control plane nodes": "1", "HTTP proxy": "http://proxy.example:3128"})
+        service.kill()
+        shutil.rmtree(tmp_path / "data")
+        service.start()
+        page.until(f"{TEXT}.includes('There is no such cluster any more')")
+        page.push("Create it again with what was entered")
+        page.until("document.querySelector('[name=http_proxy]')?.value === 'http://proxy.example:3128'")
+        assert page.js("document.querySelector('[name=pull_secret]').value") == ""
+        wizard.fill(page, {"Pull secret": PULL_SECRET})
+        page.push("Create cluster")
+        page.until("location.hash.startsWith('#/clusters/')")
+        [cluster] = service.client().call("GET", "/clusters")
+        assert (cluster["name"], cluster["control_plane_count"]) == ("paged", 1)
 
 
 def test_no_token_no_change(service: Running, tmp_path: Path) -> None:
@@ -222,11 +248,16 @@ def test_a_single_node_its_manifests_and_a_new_beginning(service: Running, tmp_p
         # A static network by the form, as the service reads it.
         page.push("Add a host's network by a form", "summary")
         wizard.fill(page, {"MAC address": "52:54:00:00:00:99", "Addresses": "192.0.2.9/24, 2001:db8::9/64"})
+        args = [{"operation": "delete", "value": "quiet"}]
+        service.client().call("PATCH", f"/infra-envs/{infra_env['id']}", {"kernel_arguments": args})
+        wizard.fill(page, {"Further kernel arguments": 'a=1 b="2 3"'})
         wizard.fill(page, {"Gateways": "192.0.2.1", "DNS servers": "192.0.2.53", "VLAN": "20"})
         page.push("Add this host's network")
         wizard.save(page, {})
-        static = service.client().call("GET", f"/infra-envs/{infra_env['id']}")["static_network_config"]
-        [network] = json.loads(static)
+        saved = service.client().call("GET", f"/infra-envs/{infra_env['id']}")
+        added = [{"operation": "append", "value": value} for value in ("a=1", 'b="2 3"')]
+        assert json.loads(saved["kernel_arguments"]) == [*args, *added]
+        [network] = json.loads(saved["static_network_config"])
         document = yaml.safe_load(network["network_yaml"])
         assert document["interfaces"][1]["vlan"] == {"base-iface": "eno1", "id": 20}
         assert document["interfaces"][1]["ipv6"]["address"] == [{"ip": "2001:db8::9", "prefix-length": 64}]
@@ -293,3 +324,33 @@ def test_hosts_that_are_in_no_cluster(service: Running, tmp_path: Path) -> None:
         page.push("Remove swarm-1")
         page.push("Yes, remove swarm-1")
         page.until(f"{TEXT}.includes('1 host has registered')")
+
+
+@pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+@pytest.mark.parametrize("kind", ["full-iso", "minimal-iso"])
+def test_the_discovery_image_comes_from_the_page(kind: str, own_service: Standalone, tmp_path: Path) -> None:
+    """`node0 service` over a release in a registry: the version is offered, the ISO downloaded, the network in it."""
+    certificate = (own_service.dir / "tls/service.crt").read_bytes()
+    with chromium(tmp_path / "profile", certificate) as page:
+        page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        page.open(own_service.url)
+        page.until("document.getElementById('problem').innerText.includes('A token is needed')")
+        assert "auth/user-token" in page.text()
+        wizard.sign_in(page, own_service.token("user"))
+        values = VALUES | {"Cluster name": kind, "Pull secret": own_service.pull_secret, "Discovery image": kind}
+        cluster = wizard.create_cluster(page, values)
+        page.push("Add a host's network as YAML")
+        page.push("Host 1: no MAC address yet", "summary")
+        nic = STATIC["mac_interface_map"][0]
+        page.fill("MAC addresses and NICs of host 1", f"{nic['mac_address']}={nic['logical_nic_name']}")
+        page.fill("NMState YAML of host 1", STATIC["network_yaml"])
+        wizard.save(page, {})
+        page.push("Download discovery ISO")
+        [image] = wait_for("the image", lambda: [*tmp_path.glob("*.iso")], 120)
+        [infra_env] = own_service.api("user").list_infra_envs(cluster_id=cluster)
+        with own_service.fetch(infra_env["download_url"]) as answer:
+            assert image.read_bytes() == answer.read()
+        headers = {"Authorization": own_service.token("user")}
+        path = f"/api/assisted-install/v2/infra-envs/{infra_env['id']}/downloads/files?file_name=static-network-config"
+        with own_service.fetch(path, **headers) as answer:
+            assert b"address0=192.168.111.80/24" in answer.read().replace(b" ", b"")

@@ -1,5 +1,6 @@
 /* A form's content: what it began with, what was entered, and what somebody else has changed meanwhile. */
-import { useState } from "./vendor/preact-htm.js";
+import { ApiError, call, get } from "./api.js";
+import { useEffect, useState } from "./vendor/preact-htm.js";
 
 const SECRET = new Set(["pull_secret", "password"]);
 export const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
@@ -14,6 +15,18 @@ function store(key, draft) {
   const entered = Object.keys(draft.mine).length > 0;
   if (entered) sessionStorage.setItem("draft " + key, JSON.stringify({ base: kept(draft.base), mine: kept(draft.mine) }));
   else sessionStorage.removeItem("draft " + key);
+}
+
+/* A form that begins with what another one was sent with: a live host's service forgets its clusters when it restarts. */
+export function remember(key, values) {
+  const kept = Object.fromEntries(Object.entries(values).filter(([name]) => !SECRET.has(name)));
+  sessionStorage.setItem("sent " + key, JSON.stringify(kept));
+}
+
+export const remembers = (key) => !!sessionStorage.getItem("sent " + key);
+
+export function restore(key) {
+  sessionStorage.setItem("draft " + key, JSON.stringify({ base: {}, mine: JSON.parse(sessionStorage.getItem("sent " + key)) }));
 }
 
 /* Pure: `mine` has the fields that were changed, `base` what each of them was when that began. */
@@ -67,3 +80,39 @@ export function useDraft(key, server) {
     },
   };
 }
+
+/* What a form is made of, as the API has it: {value, problem, reload}. `again` is anything that changes when the answer may have changed. */
+export function useResource(path, again) {
+  const [answer, setAnswer] = useState({ value: null, problem: "", path });
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    let over = false;
+    if (!path) return undefined;
+    get(path).then((value) => { if (!over) setAnswer({ value, problem: "", path }); },
+      (error) => { if (!over) setAnswer((before) => ({ ...before, path, problem: error.message })); });
+    return () => { over = true; };
+  }, [path, again, turn]);
+  return { ...answer, value: answer.path === path ? answer.value : null, reload: () => setTurn((count) => count + 1) };
+}
+
+/* Changes what the form has changed, and nothing that somebody else has changed since the form began.
+
+   `read` makes the form's values of the API's answer, `body` the request's of the form's changed values; `also` sends
+   what has an address of its own. */
+export async function patch({ path, draft, read, body, reload, also }) {
+  const latest = read(await get(path));
+  const { changed, conflicts } = draft.against(latest);
+  if (Object.keys(conflicts).length) {
+    reload();
+    throw new ApiError(409, "Not saved: " + Object.keys(conflicts).join(", ") + " was changed in another browser meanwhile. "
+      + "Choose beside the field which value is to stay, then save again.");
+  }
+  const sent = body(changed, { ...latest, ...changed });
+  if (Object.keys(sent).length) await call("PATCH", path, sent);
+  if (also) await also(changed);
+  draft.saved({ ...latest, ...changed });
+  reload();
+}
+
+export const list = (text) => (text || "").split(/[\s,]+/).filter(Boolean);
+export const joined = (items) => (items || []).join(", ");

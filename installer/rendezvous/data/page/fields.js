@@ -1,6 +1,6 @@
 /* Fields of forms: label, help, the service's verdict and somebody else's change, each beside its field. */
 import { mayChange } from "./api.js";
-import { html, useState } from "./vendor/preact-htm.js";
+import { html, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value)) || "nothing";
 
@@ -90,9 +90,12 @@ export function Outcome({ saving }) {
 /* A button that asks before it does anything: the question takes its place, with the focus on the way back. */
 export function Asking({ label, question, yes, busy, work }) {
   const [asking, setAsking] = useState(false);
+  const back = useRef(null);
+  /* Once, when it asks: what the service says meanwhile must not move the focus. */
+  useLayoutEffect(() => { if (asking) back.current.focus(); }, [asking]);
   if (!asking) return html`<button type="button" class="danger" disabled=${busy} onClick=${() => setAsking(true)}>${label}</button>`;
   return html`<div class="notice bad" role="group" aria-label=${question}><p>${question}</p><div class="row">
-    <button type="button" ref=${(node) => node && node.focus()} onClick=${() => setAsking(false)}>No, go back</button>
+    <button type="button" ref=${back} onClick=${() => setAsking(false)}>No, go back</button>
     <button type="button" class="danger" onClick=${() => { setAsking(false); work(); }}>${yes}</button></div></div>`;
 }
 

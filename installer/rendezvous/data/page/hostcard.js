@@ -1,6 +1,6 @@
 /* One host as everybody may see it: stage, validations, hardware; what may be changed of it comes as its children. */
 import { fetchFile } from "./files.js";
-import { remedyOf } from "./remedies.js";
+import { remedyOf, TITLES } from "./remedies.js";
 import { Component, html, useState } from "./vendor/preact-htm.js";
 
 export function kind(status) {
@@ -37,7 +37,7 @@ export function Verdict({ item, step }) {
   const said = item.warns && item.status === "failure" ? "warning" : item.status;
   return html`<li><span class=${"status " + kind(said)}>${said}</span> ${item.id}${item.message ? ": " + item.message : ""}
     ${remedy && item.status !== "pending" && html` <span class="remedy">${remedy.text}
-      ${step && remedy.step && html` <a href=${step + "/" + remedy.step}>Go to ${remedy.step}</a>`}</span>`}</li>`;
+      ${step && remedy.step && html` <a href=${step + "/" + remedy.step}>Go to ${TITLES[remedy.step]}</a>`}</span>`}</li>`;
 }
 
 function Facts({ pairs }) {

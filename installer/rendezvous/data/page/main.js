@@ -1,6 +1,8 @@
 /* The page: its addresses, the overview of all clusters, and the steps of one. */
 import { mayChange, scheme } from "./api.js";
+import { remembers, restore } from "./draft.js";
 import { counted, Details as Fold, failing, HostList, Status, Verdict } from "./hostcard.js";
+import { TITLES } from "./remedies.js";
 import { Details, NewCluster } from "./steps/details.js";
 import { Hosts } from "./steps/hosts.js";
 import { DiscoveryImage } from "./steps/image.js";
@@ -8,13 +10,12 @@ import { Manifests } from "./steps/manifests.js";
 import { Networking } from "./steps/networking.js";
 import { Actions, Bar, EDITABLE, Files, Progress } from "./steps/progress.js";
 import { Review } from "./steps/review.js";
-import { connect, hostsOf, infraEnvOf, say, useStore } from "./store.js";
+import { connect, hostsOf, imageOf, say, useStore } from "./store.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 
-/* In the order of assisted-installer-ui's wizard. */
-const STEPS = [["details", "Cluster details", Details], ["image", "Discovery image", DiscoveryImage], ["hosts", "Hosts", Hosts],
-  ["networking", "Networking", Networking], ["manifests", "Custom manifests", Manifests], ["review", "Review", Review],
-  ["progress", "Progress", Progress]];
+const PAGES = { details: Details, image: DiscoveryImage, hosts: Hosts, networking: Networking, manifests: Manifests, review: Review,
+  progress: Progress };
+const STEPS = Object.entries(TITLES).map(([key, title]) => [key, title, PAGES[key]]);
 const $ = (id) => document.getElementById(id);
 
 function Events({ events }) {
@@ -46,7 +47,7 @@ function ClusterCard({ shown, go }) {
     <${Fold} summary=${"Validations of the cluster: " + counted(shown.validations)}>${() => html`<ul class="verdicts">
       ${shown.validations.filter((item) => !wrong.includes(item)).map((item) => html`<${Verdict} key=${item.id} item=${item} />`)}</ul>`}<//>
     <${Files} shown=${shown} />
-    ${mayChange() && html`<p><a href=${step + "/" + (EDITABLE.includes(shown.status) ? "hosts" : "progress")}>${
+    ${mayChange() && html`<p><a href=${step + "/" + (shown.status === "ready" ? "review" : EDITABLE.includes(shown.status) ? "hosts" : "progress")}>${
       EDITABLE.includes(shown.status) ? "Configure and install " : "Follow "}${shown.name}</a></p>`}</article>`;
 }
 
@@ -63,7 +64,11 @@ function Overview({ state, go }) {
 
 function Cluster({ state, id, name, go }) {
   const shown = state.clusters.get(id);
-  if (!shown) return state.ready ? html`<p>There is no such cluster any more. <a href="#/">All clusters</a></p>` : null;
+  if (!shown) {
+    return state.ready ? html`<p role="status">There is no such cluster any more.</p>
+      ${mayChange() && remembers("new cluster") && html`<button type="button" onClick=${() => { restore("new cluster"); go("#/new"); }}>
+        Create it again with what was entered</button>`}` : null;
+  }
   const step = "#/clusters/" + id, locked = !EDITABLE.includes(shown.status);
   const [, title, Step] = STEPS.find(([key]) => key === name) || STEPS[0];
   const place = STEPS.findIndex(([key]) => key === name), next = STEPS[place + 1];
@@ -73,7 +78,7 @@ function Cluster({ state, id, name, go }) {
     <nav aria-label="Steps"><ol>${STEPS.map(([key, text]) => html`<li key=${key}><a href=${step + "/" + key} aria-current=${key === name ? "step" : null}>${text}</a></li>`)}</ol></nav>
     <section aria-labelledby="step-title"><h2 id="step-title" tabindex="-1">${title}</h2>
       ${locked && name !== "progress" && html`<p class="notice">The cluster is ${shown.status}: its settings can no longer be changed.</p>`}
-      <${Step} key=${id + name} id=${id} shown=${shown} step=${step} go=${go} locked=${locked} infraEnv=${infraEnvOf(id)} />
+      <${Step} key=${id + name} id=${id} shown=${shown} step=${step} go=${go} locked=${locked} infraEnv=${imageOf(id)} />
       ${next && name !== "review" && html`<p><a href=${step + "/" + next[0]}>Next: ${next[1]}</a></p>`}
       ${!locked && name === "details" && html`<${Actions} shown=${shown} go=${go} />`}</section>
     <${Events} events=${state.events.filter((event) => (event.cluster_id ? event.cluster_id === id : own.has(event.host_id)))} />`;
@@ -86,7 +91,7 @@ function App() {
   const state = useStore();
   const [hash, setHash] = useState(route() || "#/");
   const go = (address) => { location.hash = address; };
-  useEffect(() => {
+  useLayoutEffect(() => {
     const follow = () => {
       if (location.hash && !route()) return;
       setHash(route() || "#/");
@@ -104,7 +109,8 @@ function App() {
     first.current = false;
   }, [hash]);
   /* For who measures: everything is drawn and can be used. */
-  useEffect(() => { if (state.ready) performance.mark("interactive"); }, [state.ready]);
+  const { ready } = state;
+  useEffect(() => { if (ready) performance.mark("interactive"); }, [ready]);
   const [, where, id, name] = hash.split("/");
   const home = where ? html`<p><a href="#/">All clusters</a></p>` : null;
   if (where === "new") return html`${home}<${NewCluster} go=${go} />`;

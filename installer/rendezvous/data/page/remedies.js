@@ -1,5 +1,9 @@
 /* For each validation that can prevent an installation: what to do, in which step, and at which field. */
 const HOST = "hosts", NET = "networking", IMAGE = "image", DETAILS = "details";
+/* The steps in the order of assisted-installer-ui's wizard (installer.md §5.9): operators are not offered, disks are chosen
+   with the hosts, and the image with its static networks has a step of its own. */
+export const TITLES = { details: "Cluster details", image: "Discovery image", hosts: "Hosts", networking: "Networking",
+  manifests: "Custom manifests", review: "Review", progress: "Progress" };
 const TABLE = {
   "connected": [HOST, "Is the host switched on, and does it reach this service? Its console shows the agent's log."],
   "media-connected": [HOST, "Connect the virtual media again, or boot the host from the image once more."],

@@ -1,6 +1,6 @@
 /* What the service says is so: kept here as its stream tells it, and nowhere else. */
-import { headers } from "./api.js";
-import { useEffect, useState } from "./vendor/preact-htm.js";
+import { headers, mayChange } from "./api.js";
+import { useLayoutEffect, useState } from "./vendor/preact-htm.js";
 
 const MOST_EVENTS = 1000;
 /* The service sends something every 15 s. */
@@ -26,7 +26,8 @@ function changed() {
 /* Draws a component again whenever something has changed. */
 export function useStore() {
   const [, redraw] = useState(0);
-  useEffect(() => {
+  /* Before the browser draws: what comes until then must not be missed. */
+  useLayoutEffect(() => {
     const tell = () => redraw((count) => count + 1);
     listeners.add(tell);
     return () => listeners.delete(tell);
@@ -37,6 +38,8 @@ export function useStore() {
 export const hostsOf = (clusterId) => [...state.hosts.values()].filter((item) => item.cluster_id === clusterId)
   .sort((a, b) => a.rank - b.rank);
 export const infraEnvOf = (clusterId) => [...state.infraEnvs.values()].find((item) => item.cluster_id === clusterId);
+/* Its own, else the one that its hosts come from. */
+export const imageOf = (clusterId) => infraEnvOf(clusterId) || state.infraEnvs.get(hostsOf(clusterId)[0]?.infra_env_id);
 
 function setText(node, text) { if (node.textContent !== text) node.textContent = text; }
 
@@ -54,6 +57,8 @@ function connected() {
   state.connected = true;
   setText($("connection"), "Live");
   $("away").hidden = true;
+  /* Whoever has the right to everything needs no further token. */
+  $("token-entry").hidden = mayChange();
   $("main").classList.remove("away");
 }
 
@@ -113,6 +118,7 @@ async function listen(own) {
     $("token-form").hidden = !answer.ok && answer.status !== 401;
     if (answer.status === 401) {
       const refused = sessionStorage.getItem("token");
+      $("token-entry").hidden = false;
       notConnected(refused ? "the service does not take this token" : "a token is needed");
       say(refused ? "The service does not take this token." : "A token is needed to look at this service.");
       return false;

@@ -85,6 +85,8 @@ def test_an_open_page_tells_no_secret_and_opens_nothing_else(tmp_path: Path) -> 
                 "status_info": "https://u:hidden-3@mirror does not answer",
             }
             store.put_cluster(msgspec.structs.replace(fleet.cluster, **hidden))
+            image = msgspec.structs.replace(store.infra_env(fleet.infra_env_id), ignition_config_override="hidden-6")
+            store.put_infra_env(image)
             for host in store.hosts():
                 secret = {"ignition_config_overrides": '{"x": "hidden-4"}', "installer_args": '["hidden-5"]'}
                 store.put_host(msgspec.structs.replace(host, **secret))
@@ -94,7 +96,7 @@ def test_an_open_page_tells_no_secret_and_opens_nothing_else(tmp_path: Path) -> 
         assert "hidden" not in text
         assert PULL_SECRET not in text
         assert [kind for kind, _ in event].count("host") == 2
-        assert {"cluster", "event", "hello"} <= {kind for kind, _ in event}
+        assert {"cluster", "event", "hello", "infra_env"} <= {kind for kind, _ in event}
         status = (await client.get(f"/api/assisted-install/v2/clusters/{fleet.cluster_id}/logs")).status
         assert status == 401
         credentials = f"/api/assisted-install/v2/clusters/{fleet.cluster_id}/downloads/credentials?file_name=kubeconfig"

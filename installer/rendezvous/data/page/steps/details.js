@@ -1,16 +1,16 @@
 /* Cluster details: registers a cluster with its infra-env, and changes them later. */
-import { call, cluster as at, get } from "../api.js";
-import { useDraft } from "../draft.js";
+import { call, cluster as at, get, infraEnv } from "../api.js";
+import { patch, remember, useDraft, useResource } from "../draft.js";
 import { Area, Buttons, Check, Select, Text, problemsIn, useSaving } from "../fields.js";
-import { patch, useResource } from "../resource.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf, state } from "../store.js";
-import { html } from "../vendor/preact-htm.js";
+import { html, useRef } from "../vendor/preact-htm.js";
 
 const NAMES = ["name", "base_dns_domain", "openshift_version", "cpu_architecture", "control_plane_count", "platform",
   "pull_secret", "ssh_public_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors",
   "additional_trust_bundle", "infra_env", "image_type", "schedulable_masters"];
 const SAME = ["name", "base_dns_domain", "ssh_public_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_source"];
+const FOLDED = ["http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors", "additional_trust_bundle"];
 const COUNTS = [["1", "1: a single node"], ["3", "3"], ["4", "4"], ["5", "5"]];
 const PLATFORMS = [["baremetal", "Bare metal: virtual addresses kept by the cluster"],
   ["none", "None: a load balancer and DNS of your own"]];
@@ -52,6 +52,11 @@ function body(values) {
 /* Registers both, or neither. Returns the cluster's id. */
 async function register(values) {
   const sources = mirrorsOf(values.mirrors);
+  const settings = {
+    ssh_authorized_key: values.ssh_public_key || "", additional_ntp_sources: values.additional_ntp_source || "",
+    additional_trust_bundle: values.additional_trust_bundle || "",
+    proxy: { http_proxy: values.http_proxy || "", https_proxy: values.https_proxy || "", no_proxy: values.no_proxy || "" },
+  };
   const made = await call("POST", "/clusters", { ...body(values), openshift_version: values.openshift_version,
     cpu_architecture: values.cpu_architecture });
   try {
@@ -60,12 +65,13 @@ async function register(values) {
       await call("POST", "/infra-envs", {
         name: made.name, cluster_id: made.id, pull_secret: values.pull_secret.trim(),
         cpu_architecture: values.cpu_architecture, openshift_version: values.openshift_version,
-        image_type: values.image_type, ssh_authorized_key: values.ssh_public_key || "",
-        additional_ntp_sources: values.additional_ntp_source || "",
-        additional_trust_bundle: values.additional_trust_bundle || "",
-        proxy: { http_proxy: values.http_proxy || "", https_proxy: values.https_proxy || "", no_proxy: values.no_proxy || "" },
+        image_type: values.image_type, ...settings,
       });
     } else {
+      /* Of its own settings only the certificates count for a cluster. */
+      if (settings.additional_trust_bundle) {
+        await call("PATCH", infraEnv(values.infra_env), { additional_trust_bundle: settings.additional_trust_bundle });
+      }
       for (const item of state.hosts.values()) {
         if (item.infra_env_id === values.infra_env && !item.cluster_id) {
           await call("POST", `/infra-envs/${item.infra_env_id}/hosts/${item.id}/actions/bind`, { cluster_id: made.id });
@@ -83,6 +89,9 @@ function Fields({ form, versions }) {
   const { values } = form.draft;
   const single = values.control_plane_count === "1";
   const known = Object.entries(versions || {});
+  /* It opens where there is something, and does not close while that is being taken out. */
+  const opened = useRef(false);
+  opened.current ||= FOLDED.some((name) => values[name] || form.problems[name]);
   const cpus = versions?.[values.openshift_version]?.cpu_architectures || [];
   return html`<div class="grid">
       <${Text} form=${form} name="name" label="Cluster name" required help="Lower-case letters, digits and hyphens." />
@@ -100,8 +109,7 @@ function Fields({ form, versions }) {
     <${Area} form=${form} name="pull_secret" label="Pull secret" rows=${3}
       help=${form.isNew ? "JSON with logins to registries." : "Is set and not shown. Enter another one to replace it."} />
     <${Area} form=${form} name="ssh_public_key" label="SSH public key" rows=${2} help="To log in to the hosts as core." />
-    <details open=${["http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors", "additional_trust_bundle"]
-      .some((name) => values[name] || form.problems[name])}><summary>Proxy, time, mirrors</summary>
+    <details open=${opened.current}><summary>Proxy, time, mirrors</summary>
       <div class="grid"><${Text} form=${form} name="http_proxy" label="HTTP proxy" placeholder="http://proxy.example.com:3128" />
       <${Text} form=${form} name="https_proxy" label="HTTPS proxy" />
       <${Text} form=${form} name="no_proxy" label="No proxy for" help="Domains, addresses and networks, separated by commas." />
@@ -119,12 +127,14 @@ export function NewCluster({ go }) {
   const draft = useDraft("new cluster", { ...NEW, openshift_version: first || "",
     cpu_architecture: about?.cpu_architectures.includes("x86_64") ? "x86_64" : about?.cpu_architectures[0] || "" });
   const saving = useSaving();
-  const form = { id: "new", draft, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES), isNew: true };
+  /* Nobody else changes what is not there yet. */
+  const form = { id: "new", draft: { ...draft, conflicts: {} }, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES), isNew: true };
   const unbound = [...state.infraEnvs.values()].filter((item) => !item.cluster_id);
   const submit = (event) => {
     event.preventDefault();
     saving.run(async () => {
       const id = await register(draft.values);
+      remember("new cluster", { ...draft.values, infra_env: "" });
       draft.clear();
       go("#/clusters/" + id + (draft.values.infra_env ? "/hosts" : "/image"));
     });

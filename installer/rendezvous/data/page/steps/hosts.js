@@ -1,10 +1,9 @@
 /* Host discovery: hosts as they come, and what each is to be: role, name, disk, or none of this cluster's. */
 import { call, host as at, mayChange } from "../api.js";
-import { useDraft } from "../draft.js";
+import { patch, useDraft, useResource } from "../draft.js";
 import { Asking, Buttons, Outcome, Select, Text, useSaving } from "../fields.js";
 import { Details, HostList, size } from "../hostcard.js";
 import { besideFields } from "../remedies.js";
-import { patch, useResource } from "../resource.js";
 import { hostsOf, state } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
 

@@ -1,8 +1,7 @@
 /* The discovery image: an infra-env's settings, its static networks, and the download. */
 import { call, infraEnv as at } from "../api.js";
-import { useDraft } from "../draft.js";
+import { patch, useDraft, useResource } from "../draft.js";
 import { Area, Buttons, Outcome, Select, Text, problemsIn, useSaving } from "../fields.js";
-import { patch, useResource } from "../resource.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
@@ -13,13 +12,17 @@ const NAMES = ["image_type", "ssh_authorized_key", "http_proxy", "https_proxy", 
 const PLAIN = ["ssh_authorized_key", "additional_ntp_sources", "additional_trust_bundle"];
 const PROXY = ["http_proxy", "https_proxy", "no_proxy"];
 
+const kernel = (item) => JSON.parse(item.kernel_arguments || "[]");
+const appends = (row) => row.operation === "append";
+
 function read(item) {
   return {
     ...Object.fromEntries(PLAIN.map((name) => [name, item[name] || ""])),
     ...Object.fromEntries(PROXY.map((name) => [name, item.proxy?.[name] || ""])),
     image_type: item.type,
     static_network_config: readStatic(item.static_network_config),
-    kernel_arguments: JSON.parse(item.kernel_arguments || "[]").filter((row) => row.operation === "append").map((row) => row.value).join(" "),
+    kernel_arguments: kernel(item).filter(appends).map((row) => row.value).join(" "),
+    kernel_others: kernel(item).filter((row) => !appends(row)),
     pull_secret: "",
   };
 }
@@ -31,7 +34,8 @@ function body(changed, all) {
   if (changed.pull_secret) made.pull_secret = changed.pull_secret.trim();
   if ("static_network_config" in changed) made.static_network_config = changed.static_network_config;
   if ("kernel_arguments" in changed) {
-    made.kernel_arguments = changed.kernel_arguments.split(/\s+/).filter(Boolean).map((value) => ({ operation: "append", value }));
+    const values = changed.kernel_arguments.match(/("[^"]*"|\S)+/g) || [];
+    made.kernel_arguments = [...all.kernel_others, ...values.map((value) => ({ operation: "append", value }))];
   }
   return made;
 }
@@ -40,7 +44,7 @@ export function DiscoveryImage({ id, infraEnv }) {
   const { value, problem, reload } = useResource(infraEnv && at(infraEnv.id), infraEnv);
   const draft = useDraft("image " + infraEnv?.id, value ? read(value) : {});
   const saving = useSaving(), making = useSaving();
-  if (!infraEnv) return html`<p>This cluster has no infra-env of its own: its hosts come from another one.</p>`;
+  if (!infraEnv) return html`<p>This cluster has no infra-env: add hosts of another one under Hosts.</p>`;
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const said = problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES);
   const form = { id: "image", draft, problems: besideFields("image", hostsOf(id).flatMap((item) => item.validations), said) };
@@ -51,8 +55,8 @@ export function DiscoveryImage({ id, infraEnv }) {
   const fetchImage = () => making.run(async () => {
     const { url } = await call("GET", at(infraEnv.id, "/downloads/image-url"));
     const link = document.createElement("a");
+    /* The service says that it is to be kept, and as what. */
     link.href = url;
-    link.download = infraEnv.name + ".iso";
     link.click();
     return "The download has begun. Its address, for a BMC's virtual media, is valid for four hours: " + url;
   });
@@ -60,7 +64,8 @@ export function DiscoveryImage({ id, infraEnv }) {
     <p>Boot each host from this image (USB, virtual media or DVD). It appears under Hosts within a minute or two of its start.</p>
     ${draft.dirty && html`<p class="notice">What you have entered below is not in the image before it is saved.</p>`}
     <${Outcome} saving=${making} />
-    <div class="row"><button type="button" class="primary" onClick=${fetchImage} disabled=${making.busy}>Download discovery ISO</button></div>
+    ${value.download_url ? html`<div class="row"><button type="button" class="primary" onClick=${fetchImage} disabled=${making.busy}>Download discovery ISO</button></div>`
+    : html`<p class="notice">This service makes no images: it runs on a host that was booted from one, and the other hosts boot from the same.</p>`}
     <h3>What the image has</h3>
     <form onSubmit=${submit} novalidate aria-label="Discovery image">
     <${Select} form=${form} name="image_type" label="Image" options=${[["full-iso", "Full: all that a host needs to start"],

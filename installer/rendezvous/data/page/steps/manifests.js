@@ -1,8 +1,7 @@
 /* Custom manifests: files that are applied beside those of the release. */
 import { call, cluster as at, encoded, mayChange } from "../api.js";
-import { useDraft } from "../draft.js";
+import { useDraft, useResource } from "../draft.js";
 import { Area, Asking, Buttons, Outcome, Select, Text, problemsIn, useSaving } from "../fields.js";
-import { useResource } from "../resource.js";
 import { html } from "../vendor/preact-htm.js";
 
 const EMPTY = { file_name: "", folder: "manifests", content: "", loaded: null };

@@ -1,10 +1,9 @@
 /* Networking of a cluster: its networks and virtual addresses. */
 import { cluster as at } from "../api.js";
-import { useDraft } from "../draft.js";
+import { joined, list, patch, useDraft, useResource } from "../draft.js";
 import { Buttons, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { failing, Verdict } from "../hostcard.js";
 import { besideFields, remedyOf } from "../remedies.js";
-import { joined, list, patch, useResource } from "../resource.js";
 import { hostsOf } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
 
@@ -61,7 +60,7 @@ export function Networking({ id, shown, locked }) {
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const everybody = [...shown.validations, ...hostsOf(id).flatMap((item) => item.validations)];
   const problems = besideFields("networking", everybody, problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES));
-  const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking");
+  const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking" && !remedyOf(item.id).field);
   const form = { id: "networking", draft, locked, problems };
   const submit = (event) => {
     event.preventDefault();
