@@ -28,7 +28,7 @@ for line in sys.stdin:
 
 def test_an_edit_is_in_place_at_once_and_taken_back_with_the_profiles_it_replaced(tmp_path):
     good = {"nic": "eth0", "ipv4": STATIC, "address4": "10.1.0.2/24", "gateway4": "10.1.0.1", "ipv6": OFF}
-    edits = (good, {**good, "address4": "10.77.0.2/24", "gateway4": ""}, {})
+    edits: list[dict[str, str]] = [good, {**good, "address4": "10.77.0.2/24", "gateway4": ""}, {}]
     (tmp_path / "edits.py").write_text(EDITS)
     (tmp_path / "edits").write_text("".join(f"{json.dumps(edit)}\n" for edit in edits))
     (tmp_path / "questions").touch()
