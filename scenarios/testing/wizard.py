@@ -11,7 +11,10 @@ LIVE = "document.getElementById('connection').textContent === 'Live'"
 STEP_SECONDS = 60.0
 #: Fields that are lists to choose from; all others are typed.
 CHOSEN = frozenset(
-    {"OpenShift version", "CPU architecture", "Control plane nodes", "Platform", "Hosts come from", "Discovery image"}
+    {
+        *("OpenShift version", "CPU architecture", "Control plane nodes", "Platform", "Hosts come from"),
+        *("Discovery image", "Role", "Installation disk", "Load balancer", "Image", "Folder"),
+    }
 )
 #: Fields that are folded away at first.
 FOLDED = frozenset(
@@ -59,6 +62,12 @@ def save(page: Page, values: Mapping[str, str]) -> None:
     fill(page, values)
     page.push("Save")
     page.until("[...document.querySelectorAll('.notice.good')].some(item => item.textContent.startsWith('Saved'))")
+
+
+def save_at(page: Page, step: str, values: Mapping[str, str]) -> None:
+    """Go to a step, fill in its form and save it. Raises BrowserError."""
+    go_to(page, step)
+    save(page, values)
 
 
 def install(page: Page, seconds: float = STEP_SECONDS) -> None:

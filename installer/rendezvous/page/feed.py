@@ -57,7 +57,7 @@ class Picture:
             key = (
                 [(cluster.id, store.version(cluster.id)) for cluster in clusters],
                 [id(h) for h in store.unbound_hosts()],
-                [item.updated_at for item in infra_envs],
+                [(item.id, item.cluster_id, item.updated_at) for item in infra_envs],
             )
             if key != self._key:
                 listed = expected.listed_hosts(self._service.settings.expected_hosts, infra_envs)

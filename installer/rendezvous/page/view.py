@@ -5,17 +5,25 @@ The API's own documents hold more than a stranger in a lab may read (overrides, 
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from installer.assisted import inventory as inv
+from installer.assisted.validation_ids import HostValidation
 from installer.common.redact import shortened
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.documents import Validations
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import hostname_of, inventory_of
 
 LONGEST = 1000
+#: Validations of a host that prevent no installation: the states' tables do not ask for them.
+WARNINGS = frozenset(HostValidation) - {
+    *(*host_states.MIN_HARDWARE, *host_states.SUFFICIENT, HostValidation.MACHINE_CIDR_DEFINED),
+    *(HostValidation.CONNECTED, HostValidation.MEDIA_CONNECTED),
+}
 MIB = 1024**2
 
 
@@ -24,9 +32,16 @@ def _text(value: object) -> str:
     return shortened(str(value or ""), LONGEST)
 
 
-def _validations(info: Validations) -> list[dict[str, str]]:
+def _validations(info: Validations, warning: Set[str] = frozenset()) -> list[dict[str, Any]]:
+    """``warning``: ids of those that prevent nothing."""
     return [
-        {"group": group.value, "id": entry.id, "status": entry.status.value, "message": _text(entry.message)}
+        {
+            "group": group.value,
+            "id": entry.id,
+            "status": entry.status.value,
+            "message": _text(entry.message),
+            **({"warns": True} if entry.id in warning else {}),
+        }
         for group, entries in (info.value or {}).items()
         for entry in entries
     ]
@@ -97,7 +112,7 @@ def host_view(engine: Engine, host: Host, cluster: Cluster | None) -> dict[str, 
         "stage_since": progress.stage_started_at or "",
         "stage_timed_out": progress.stage_timed_out,
         "stages": [stage.value for stage in engine.stages(host, cluster)] if cluster else [],
-        "validations": _validations(host.validations_info),
+        "validations": _validations(host.validations_info, WARNINGS),
         "hardware": _hardware(inventory, host) if inventory else None,
         "logs": host.logs_collected_at is not None,
     }

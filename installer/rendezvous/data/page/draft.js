@@ -56,5 +56,14 @@ export function useDraft(key, server) {
     },
     against: (latest) => compare(draft, latest),
     clear() { write({ base: {}, mine: {} }); },
+    /* What was sent is the server's now; what was entered while it was on its way stays a draft. */
+    saved(sent) {
+      setDraft((before) => {
+        const mine = Object.fromEntries(Object.entries(before.mine).filter(([name, value]) => !same(value, sent[name])));
+        const base = Object.fromEntries(Object.keys(mine).map((name) => [name, name in sent ? sent[name] : before.base[name]]));
+        store(key, { base, mine });
+        return { base, mine };
+      });
+    },
   };
 }

@@ -1,7 +1,6 @@
 /* One host as everybody may see it: stage, validations, hardware; what may be changed of it comes as its children. */
-import { download } from "./api.js";
+import { fetchFile } from "./files.js";
 import { remedyOf } from "./remedies.js";
-import { say } from "./store.js";
 import { Component, html, useState } from "./vendor/preact-htm.js";
 
 export function kind(status) {
@@ -35,7 +34,8 @@ export const counted = (items) => {
 /* A verdict with what can be done about it, and where. `step`: the address of the cluster's pages, if there is one. */
 export function Verdict({ item, step }) {
   const remedy = item.status === "success" || item.status === "disabled" ? null : remedyOf(item.id);
-  return html`<li><span class=${"status " + kind(item.status)}>${item.status}</span> ${item.id}${item.message ? ": " + item.message : ""}
+  const said = item.warns && item.status === "failure" ? "warning" : item.status;
+  return html`<li><span class=${"status " + kind(said)}>${said}</span> ${item.id}${item.message ? ": " + item.message : ""}
     ${remedy && item.status !== "pending" && html` <span class="remedy">${remedy.text}
       ${step && remedy.step && html` <a href=${step + "/" + remedy.step}>Go to ${remedy.step}</a>`}</span>`}</li>`;
 }
@@ -79,8 +79,7 @@ export class HostCard extends Component {
   render({ item, actions, step }) {
     if (item.expected) return html`<li><${Expected} item=${item} /></li>`;
     const wrong = failing(item.validations);
-    const logs = () => download(`/clusters/${item.cluster_id}/logs?logs_type=host&host_id=${item.id}`, "host_" + item.id + ".tar.gz")
-      .catch((error) => say(error.message));
+    const logs = () => fetchFile(`/clusters/${item.cluster_id}/logs?logs_type=host&host_id=${item.id}`, "host_" + item.id + ".tar.gz");
     return html`<li><article aria-labelledby=${"host-" + item.id}>
       <h3 id=${"host-" + item.id}>${item.name}</h3>
       <p class="soft">${item.role}${item.bootstrap ? ", bootstrap" : ""}</p>

@@ -76,7 +76,7 @@ function Cluster({ state, id, name, go }) {
       <${Step} key=${id + name} id=${id} shown=${shown} step=${step} go=${go} locked=${locked} infraEnv=${infraEnvOf(id)} />
       ${next && name !== "review" && html`<p><a href=${step + "/" + next[0]}>Next: ${next[1]}</a></p>`}
       ${!locked && name === "details" && html`<${Actions} shown=${shown} go=${go} />`}</section>
-    <${Events} events=${state.events.filter((event) => event.cluster_id === id || own.has(event.host_id))} />`;
+    <${Events} events=${state.events.filter((event) => (event.cluster_id ? event.cluster_id === id : own.has(event.host_id)))} />`;
 }
 
 /* An address that is none of the page's own, such as the skip link's, leaves the page where it is. */
@@ -91,13 +91,20 @@ function App() {
       if (location.hash && !route()) return;
       setHash(route() || "#/");
       say("");
-      setTimeout(() => $("step-title")?.focus());
     };
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
   }, []);
   $("rights").textContent = mayChange() ? "With the user's token this page changes what it shows, by the service's API."
     : "Without the user's token this page only shows. It changes nothing.";
+  /* Who has followed a link goes on reading where it leads. */
+  const first = useRef(true);
+  useLayoutEffect(() => {
+    if (!first.current) $("step-title")?.focus();
+    first.current = false;
+  }, [hash]);
+  /* For who measures: everything is drawn and can be used. */
+  useEffect(() => { if (state.ready) performance.mark("interactive"); }, [state.ready]);
   const [, where, id, name] = hash.split("/");
   const home = where ? html`<p><a href="#/">All clusters</a></p>` : null;
   if (where === "new") return html`${home}<${NewCluster} go=${go} />`;

@@ -5,15 +5,15 @@ const TABLE = {
   "media-connected": [HOST, "Connect the virtual media again, or boot the host from the image once more."],
   "has-inventory": [HOST, "Wait a minute; if it stays so, look at the agent's log on the host's console."],
   "has-min-cpu-cores": [HOST, "Give the machine more processors, or use another one."],
-  "has-cpu-cores-for-role": [HOST, "Choose another role for the host, or give it more processors."],
+  "has-cpu-cores-for-role": [HOST, "Choose another role for the host, or give it more processors.", "host_role"],
   "has-min-memory": [HOST, "Give the machine more memory, or use another one."],
-  "has-memory-for-role": [HOST, "Choose another role for the host, or give it more memory."],
-  "has-min-valid-disks": [HOST, "Choose another installation disk, or add one that is large enough. The inventory says why each is not eligible."],
-  "sufficient-installation-disk-speed": [HOST, "Choose a faster disk: etcd needs it."],
-  "no-skip-installation-disk": [HOST, "Choose an installation disk that may be formatted."],
+  "has-memory-for-role": [HOST, "Choose another role for the host, or give it more memory.", "host_role"],
+  "has-min-valid-disks": [HOST, "Choose another installation disk, or add one that is large enough. The inventory says why each is not eligible.", "disk"],
+  "sufficient-installation-disk-speed": [HOST, "Choose a faster disk: etcd needs it.", "disk"],
+  "no-skip-installation-disk": [HOST, "Choose an installation disk that may be formatted.", "disk"],
   "no-skip-missing-disk": [HOST, "A disk that is to be left alone is missing: connect it."],
-  "hostname-unique": [HOST, "Give one of the hosts another name."],
-  "hostname-valid": [HOST, "Give the host a name of its own: localhost and the like are refused."],
+  "hostname-unique": [HOST, "Give one of the hosts another name.", "host_name"],
+  "hostname-valid": [HOST, "Give the host a name of its own: localhost and the like are refused.", "host_name"],
   "ntp-synced": [IMAGE, "Name NTP sources that the hosts reach, or correct the clock in the firmware.", "additional_ntp_sources"],
   "time-synced-between-host-and-service": [IMAGE, "Correct the clock of the host or of this service.", "additional_ntp_sources"],
   "container-images-available": [DETAILS, "Do the hosts reach the registry, or its mirror, with this pull secret?", "pull_secret"],
@@ -65,4 +65,16 @@ export function remedyOf(id) {
   const row = TABLE[id];
   if (row) return { step: row[0], text: row[1], field: row[2] || "" };
   return id.endsWith("-requirements-satisfied") ? { step: HOST, text: "The message says what this operator needs.", field: "" } : null;
+}
+
+/* The failing validations of a step, by the field that each is about; what the service has said of the form comes first. */
+export function besideFields(step, validations, said = {}) {
+  const found = { ...said };
+  for (const item of validations) {
+    const remedy = item.status === "failure" || item.status === "error" ? remedyOf(item.id) : null;
+    if (remedy?.step !== step || !remedy.field || said[remedy.field]) continue;
+    const text = (item.message || item.id).replace(/\.?$/, ". ") + remedy.text;
+    if (!(found[remedy.field] || "").includes(remedy.text)) found[remedy.field] = [found[remedy.field], text].filter(Boolean).join(" ");
+  }
+  return found;
 }

@@ -18,8 +18,9 @@ export function useResource(path, again) {
 
 /* Changes what the form has changed, and nothing that somebody else has changed since the form began.
 
-   `read` makes the form's values of the API's answer, `body` the request's of the form's changed values. */
-export async function patch({ path, draft, read, body, reload }) {
+   `read` makes the form's values of the API's answer, `body` the request's of the form's changed values; `also` sends
+   what has an address of its own. */
+export async function patch({ path, draft, read, body, reload, also }) {
   const latest = read(await get(path));
   const { changed, conflicts } = draft.against(latest);
   if (Object.keys(conflicts).length) {
@@ -27,8 +28,10 @@ export async function patch({ path, draft, read, body, reload }) {
     throw new ApiError(409, "Not saved: " + Object.keys(conflicts).join(", ") + " was changed in another browser meanwhile. "
       + "Choose beside the field which value is to stay, then save again.");
   }
-  if (Object.keys(changed).length) await call("PATCH", path, body(changed, { ...latest, ...changed }));
-  draft.clear();
+  const sent = body(changed, { ...latest, ...changed });
+  if (Object.keys(sent).length) await call("PATCH", path, sent);
+  if (also) await also(changed);
+  draft.saved({ ...latest, ...changed });
   reload();
 }
 

@@ -3,7 +3,8 @@ import { call, cluster as at, get } from "../api.js";
 import { useDraft } from "../draft.js";
 import { Area, Buttons, Check, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { patch, useResource } from "../resource.js";
-import { state } from "../store.js";
+import { besideFields } from "../remedies.js";
+import { hostsOf, state } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
 
 const NAMES = ["name", "base_dns_domain", "openshift_version", "cpu_architecture", "control_plane_count", "platform",
@@ -91,7 +92,7 @@ function Fields({ form, versions }) {
         options=${known.map(([id, item]) => [id, item.display_name])}
         help=${known.length ? "" : "None is known yet: the service was started without a release, or cannot read it."} />
       <${Select} form=${form} name="cpu_architecture" label="CPU architecture" options=${cpus.map((cpu) => [cpu, cpu])} />`}
-      <${Select} form=${form} name="control_plane_count" label="Control plane nodes" options=${COUNTS} />
+      <${Select} form=${form} name="control_plane_count" label="Control plane nodes" options=${form.isNew ? COUNTS : COUNTS.filter(([count]) => (count === "1") === form.single)} />
       ${!single && html`<${Select} form=${form} name="platform" label="Platform" options=${PLATFORMS} />`}
     </div>
     ${!form.isNew && !single && html`<${Check} form=${form} name="schedulable_masters"
@@ -128,7 +129,7 @@ export function NewCluster({ go }) {
       go("#/clusters/" + id + (draft.values.infra_env ? "/hosts" : "/image"));
     });
   };
-  return html`<h2>Create a cluster</h2><form onSubmit=${submit} novalidate aria-label="Create a cluster">
+  return html`<h2 id="step-title" tabindex="-1">Create a cluster</h2><form onSubmit=${submit} novalidate aria-label="Create a cluster">
     <${Fields} form=${form} versions=${versions} />
     ${unbound.length > 0 && html`<${Select} form=${form} name="infra_env" label="Hosts come from"
       options=${[["", "a new discovery image"], ...unbound.map((item) => [item.id, "infra-env " + item.name + ", whose hosts are in no cluster"])]} />`}
@@ -143,20 +144,22 @@ export function Details({ id, shown, locked }) {
   const draft = useDraft("details " + id, value ? read(value) : {});
   const saving = useSaving();
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
-  const form = { id: "details", draft, locked, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES) };
+  const everybody = [...shown.validations, ...hostsOf(id).flatMap((item) => item.validations)];
+  const form = { id: "details", draft, locked, single: value.control_plane_count === 1,
+    problems: besideFields("details", everybody, problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES)) };
   const submit = (event) => {
     event.preventDefault();
-    saving.run(async () => {
-      const { mirrors } = draft.changed;
-      const sources = mirrors === undefined ? null : mirrorsOf(mirrors);
-      const send = (changed, all) => body({ ...changed, ...(changed.platform ? { control_plane_count: all.control_plane_count } : {}) });
-      await patch({ path: at(id), draft, read, body: send, reload });
-      if (sources) {
-        const overrides = { ...overridesOf(await get(at(id))), imageDigestSources: sources.length ? sources : null };
-        await call("PATCH", at(id, "/install-config"), JSON.stringify(overrides));
-        reload();
-      }
-    });
+    const send = (changed, all) => {
+      mirrorsOf(all.mirrors);
+      return body({ ...changed, ...(changed.platform ? { control_plane_count: all.control_plane_count } : {}) });
+    };
+    const also = async ({ mirrors }) => {
+      if (mirrors === undefined) return;
+      const { imageDigestSources, ...others } = overridesOf(await get(at(id)));
+      const sources = mirrorsOf(mirrors);
+      await call("PATCH", at(id, "/install-config"), JSON.stringify({ ...others, ...(sources.length ? { imageDigestSources: sources } : {}) }));
+    };
+    saving.run(() => patch({ path: at(id), draft, read, body: send, reload, also }));
   };
   return html`<form onSubmit=${submit} novalidate aria-label="Cluster details">
     <p class="soft">OpenShift ${value.openshift_version}, ${value.cpu_architecture}</p>

@@ -3,6 +3,7 @@ import { call, host as at, mayChange } from "../api.js";
 import { useDraft } from "../draft.js";
 import { Asking, Buttons, Outcome, Select, Text, useSaving } from "../fields.js";
 import { Details, HostList, size } from "../hostcard.js";
+import { besideFields } from "../remedies.js";
 import { patch, useResource } from "../resource.js";
 import { hostsOf, state } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
@@ -26,7 +27,7 @@ function HostForm({ item }) {
   const draft = useDraft("host " + item.id, value ? read(value) : {});
   const saving = useSaving();
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
-  const form = { id: "edit-" + item.id, draft, problems: {} };
+  const form = { id: "edit-" + item.id, draft, problems: besideFields("hosts", item.validations) };
   const disks = JSON.parse(value.inventory || "{}").disks || [];
   const submit = (event) => {
     event.preventDefault();

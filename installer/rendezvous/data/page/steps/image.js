@@ -3,6 +3,8 @@ import { call, infraEnv as at } from "../api.js";
 import { useDraft } from "../draft.js";
 import { Area, Buttons, Outcome, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { patch, useResource } from "../resource.js";
+import { besideFields } from "../remedies.js";
+import { hostsOf } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
 import { StaticNetworks, read as readStatic } from "./static.js";
 
@@ -34,13 +36,14 @@ function body(changed, all) {
   return made;
 }
 
-export function DiscoveryImage({ infraEnv, locked }) {
+export function DiscoveryImage({ id, infraEnv }) {
   const { value, problem, reload } = useResource(infraEnv && at(infraEnv.id), infraEnv);
   const draft = useDraft("image " + infraEnv?.id, value ? read(value) : {});
   const saving = useSaving(), making = useSaving();
   if (!infraEnv) return html`<p>This cluster has no infra-env of its own: its hosts come from another one.</p>`;
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
-  const form = { id: "image", draft, locked: false, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES) };
+  const said = problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES);
+  const form = { id: "image", draft, problems: besideFields("image", hostsOf(id).flatMap((item) => item.validations), said) };
   const submit = (event) => {
     event.preventDefault();
     saving.run(() => patch({ path: at(infraEnv.id), draft, read, body, reload }), "Saved. Hosts get it from an image that is downloaded from now on.");

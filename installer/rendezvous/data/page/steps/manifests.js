@@ -5,7 +5,7 @@ import { Area, Asking, Buttons, Outcome, Select, Text, problemsIn, useSaving } f
 import { useResource } from "../resource.js";
 import { html } from "../vendor/preact-htm.js";
 
-const EMPTY = { file_name: "", folder: "manifests", content: "" };
+const EMPTY = { file_name: "", folder: "manifests", content: "", loaded: null };
 const FOLDERS = [["manifests", "manifests"], ["openshift", "openshift"]];
 
 export function Manifests({ id, shown, locked }) {
@@ -17,13 +17,19 @@ export function Manifests({ id, shown, locked }) {
   const form = { id: "manifest", draft, locked, isNew: true,
     problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", ["file_name", "content", "folder"]) };
   const named = (item) => `?folder=${item.folder}&file_name=${encodeURIComponent(item.file_name)}`;
+  const textOf = (item) => call("GET", at(id, "/manifests/files" + named(item)));
   const submit = (event) => {
     event.preventDefault();
     const { file_name, folder, content } = draft.values;
     saving.run(async () => {
-      const there = value.some((item) => item.file_name === file_name.trim() && item.folder === folder);
-      const body = { file_name: file_name.trim(), folder };
-      await call(there ? "PATCH" : "POST", path, there ? { ...body, updated_content: encoded(content) } : { ...body, content: encoded(content) });
+      const file = { folder, file_name: file_name.trim() };
+      const there = value.some((item) => item.file_name === file.file_name && item.folder === folder);
+      const now = there ? await textOf(file) : "";
+      if (there && now !== draft.values.loaded) {
+        draft.set("loaded", now);
+        throw new Error(`Not saved: ${folder}/${file.file_name} exists, with another content than this form began with. Save again to replace it.`);
+      }
+      await call(there ? "PATCH" : "POST", path, { ...file, [there ? "updated_content" : "content"]: encoded(content) });
       draft.clear();
       reload();
       return `${there ? "Replaced" : "Added"} ${folder}/${file_name}.`;
@@ -36,8 +42,9 @@ export function Manifests({ id, shown, locked }) {
     draft.set("file_name", file.name);
   };
   const edit = (item) => changing.run(async () => {
-    const text = await call("GET", at(id, "/manifests/files" + named(item)));
-    draft.set("content", typeof text === "string" ? text : JSON.stringify(text, null, 2));
+    const text = await textOf(item);
+    draft.set("loaded", text);
+    draft.set("content", text);
     draft.set("file_name", item.file_name);
     draft.set("folder", item.folder);
     return `${item.file_name} is in the form below.`;

@@ -3,7 +3,7 @@ import { cluster as at } from "../api.js";
 import { useDraft } from "../draft.js";
 import { Buttons, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { failing, Verdict } from "../hostcard.js";
-import { remedyOf } from "../remedies.js";
+import { besideFields, remedyOf } from "../remedies.js";
 import { joined, list, patch, useResource } from "../resource.js";
 import { hostsOf } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
@@ -59,14 +59,10 @@ export function Networking({ id, shown, locked }) {
   const draft = useDraft("networking " + id, value ? read(value) : {});
   const saving = useSaving();
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
-  const said = problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES);
+  const everybody = [...shown.validations, ...hostsOf(id).flatMap((item) => item.validations)];
+  const problems = besideFields("networking", everybody, problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES));
   const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking");
-  /* A verdict stands beside the field that it is about. */
-  for (const item of wrong) {
-    const { field } = remedyOf(item.id);
-    if (field && !said[field]) said[field] = item.message + ". " + remedyOf(item.id).text;
-  }
-  const form = { id: "networking", draft, locked, problems: said };
+  const form = { id: "networking", draft, locked, problems };
   const submit = (event) => {
     event.preventDefault();
     saving.run(() => patch({ path: at(id), draft, read, body, reload }));

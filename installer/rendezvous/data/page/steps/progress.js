@@ -1,8 +1,9 @@
 /* An installation's progress, its end, and what can be done instead: cancel, reset, remove. */
-import { call, cluster as at, download, get, mayChange } from "../api.js";
+import { call, cluster as at, get, infraEnv as ofInfraEnv, mayChange } from "../api.js";
 import { Asking, Outcome, useSaving } from "../fields.js";
 import { counted, Details, failing, HostList, Status, Verdict } from "../hostcard.js";
-import { hostsOf, say } from "../store.js";
+import { fetchFile } from "../files.js";
+import { hostsOf, infraEnvOf } from "../store.js";
 import { html, useState } from "../vendor/preact-htm.js";
 
 export const RUNNING = ["preparing-for-installation", "installing", "finalizing", "installing-pending-user-action"];
@@ -12,20 +13,6 @@ export function Bar({ shown }) {
   return html`<progress max="100" value=${shown.percentage} aria-label=${"Progress of " + shown.name}></progress>
     <p class="soft">${shown.percentage} % (preparing ${shown.preparing} %, installing ${shown.installing} %, finalizing ${shown.finalizing} %${
       shown.finalizing_stage ? ", " + shown.finalizing_stage : ""})</p>`;
-}
-
-function needToken(name) {
-  document.getElementById("token-form").hidden = false;
-  document.getElementById("token").focus();
-  say("A token is needed to download " + name + ".");
-}
-
-/* A file that wants a token, and which. */
-export function fetchFile(path, name) {
-  say("");
-  if (!sessionStorage.getItem("token")) { needToken(name); return; }
-  download(path, name).catch((error) => say(error.status === 401
-    ? "This token may not download " + name + ": the user's token may." : name + " cannot be downloaded: " + error.message));
 }
 
 export function Files({ shown }) {
@@ -56,8 +43,13 @@ export function Actions({ shown, go }) {
     ${(running || ["cancelled", "error"].includes(shown.status)) && html`<${Asking} label="Reset the cluster" yes="Yes, begin anew" busy=${saving.busy}
       question=${`Begin anew with ${shown.name}? ${again}; all settings stay.`} work=${action("reset", "Reset.")} />`}
     ${!running && html`<${Asking} label="Remove the cluster from this service" yes="Yes, remove it" busy=${saving.busy}
-      question=${`Remove ${shown.name} and its hosts from this service?`}
-      work=${() => saving.run(async () => { await call("DELETE", at(shown.id)); go("#/"); })} />`}</div>`;
+      question=${`Remove ${shown.name}, its discovery image and its hosts from this service?`}
+      work=${() => saving.run(async () => {
+        const own = infraEnvOf(shown.id);
+        await call("DELETE", at(shown.id));
+        if (own) await call("DELETE", ofInfraEnv(own.id));
+        go("#/");
+      })} />`}</div>`;
 }
 
 export function Progress({ id, shown, step, go }) {

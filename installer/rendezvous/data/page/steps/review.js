@@ -12,7 +12,7 @@ export function Review({ id, shown, step, go }) {
   for (const item of hosts) roles[item.role] = (roles[item.role] || 0) + 1;
   const wrong = [...failing(shown.validations).map((item) => ({ item, whose: "" })),
     ...hosts.flatMap((host) => failing(host.validations).map((item) => ({ item, whose: host.name })))];
-  const serious = wrong.filter(({ item }) => item.status === "failure" || item.status === "error");
+  const failed = wrong.filter(({ item }) => item.status !== "pending");
   const waiting = wrong.filter(({ item }) => item.status === "pending");
   const ready = shown.status === "ready";
   const install = () => saving.run(async () => {
@@ -27,7 +27,8 @@ export function Review({ id, shown, step, go }) {
       host.hardware ? ", " + (host.hardware.disks.filter((disk) => disk.chosen).map((disk) => disk.path)[0] || "no disk chosen") : ""}</li>`)}</ul>
     <h3>Validations</h3>
     ${!wrong.length && html`<p class="notice good">All validations hold.</p>`}
-    ${[["What prevents the installation, or warns", serious], ["What is not known yet", waiting]].filter(([, rows]) => rows.length).map(([title, rows]) => html`
+    ${[["What prevents the installation", failed.filter(({ item }) => !item.warns)],
+      ["Warnings", failed.filter(({ item }) => item.warns)], ["What is not known yet", waiting]].filter(([, rows]) => rows.length).map(([title, rows]) => html`
       <h4>${title}</h4><ul class="verdicts" aria-label=${title}>${rows.map(({ item, whose }) => html`<${Verdict} key=${whose + item.id} step=${step}
         item=${{ ...item, message: (whose ? whose + ": " : "") + item.message }} />`)}</ul>`)}
     <p role="status">The cluster is ${shown.status}${shown.status_info ? ": " + shown.status_info : ""}</p>

@@ -1,0 +1,17 @@
+/* Files that want a token: the person is asked for it where it is missing, and told where it is not enough. */
+import { download } from "./api.js";
+import { say } from "./store.js";
+
+function needToken(name) {
+  document.getElementById("token-form").hidden = false;
+  document.getElementById("token").focus();
+  say("A token is needed to download " + name + ".");
+}
+
+/* A file that wants a token, and which. */
+export function fetchFile(path, name) {
+  say("");
+  if (!sessionStorage.getItem("token")) { needToken(name); return; }
+  download(path, name).catch((error) => say(error.status === 401
+    ? "This token may not download " + name + ": the user's token may." : name + " cannot be downloaded: " + error.message));
+}
