@@ -183,7 +183,13 @@ def install_by_browser(service: Service, address: str) -> Interactive:
             "SSH public key": lab.access.ssh_key,
             "Hosts come from": infra_env["id"],
         }
-        cluster_id = wizard.create_cluster(page, values)
+        page.push("Create a cluster", "link")
+        version = json.dumps(deployment.release.version)
+        page.until(f"[...document.querySelectorAll('option')].some(item => item.value === {version})", NETWORK_SECONDS)
+        wizard.fill(page, values)
+        page.push("Create cluster")
+        opened = "location.hash.startsWith('#/clusters/') && location.hash.split('/')[2]"
+        cluster_id = str(page.until(opened, NETWORK_SECONDS))
         wizard.go_to(page, "Networking")
         wizard.save(page, {"Machine networks": topology.machine_network})
         wizard.go_to(page, "Hosts")
@@ -195,7 +201,7 @@ def install_by_browser(service: Service, address: str) -> Interactive:
             wizard.wait_for_hosts(page, 1, READY_SECONDS)
         with lab.phase("install"):
             wizard.install(page, READY_SECONDS)
-            assert page.complaints == []
+            assert page.complaints == [], page.complaints
             return _finished(service, cluster_id)
 
 
