@@ -27,6 +27,7 @@ SERVICE_SECONDS = 900.0
 DISCOVER_SECONDS = 1200.0
 READY_SECONDS = 900.0
 COMPLETE_SECONDS = 3600.0
+_BOUND = ("discovering", "insufficient", "pending-for-input", "known")
 THIS = "This is the rendezvous host"
 _USED = ("infraenv.yaml", "pull-secret.yaml")
 
@@ -193,10 +194,10 @@ def install_by_browser(service: Service, address: str) -> Interactive:
         wizard.go_to(page, "Networking")
         wizard.save(page, {"Machine networks": topology.machine_network})
         wizard.go_to(page, "Hosts")
+        # Changes are refused while a host is being bound.
+        wait_until(lambda: _hosts(service)[0]["status"] in _BOUND, READY_SECONDS, "the host to be bound")
         page.push(f"Change {host['requested_hostname']}", "summary")
-        page.fill("Host name", node.name)
-        page.choose("Installation disk", disk)
-        page.push("Save")
+        wizard.save(page, {"Host name": node.name, "Installation disk": disk})
         with lab.phase("checks"):
             wizard.wait_for_hosts(page, 1, READY_SECONDS)
         with lab.phase("install"):
