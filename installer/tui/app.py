@@ -80,9 +80,10 @@ class Console:
             shown.append(f"and {len(nics) - 5} NICs more")
         return [
             f"This machine: {host.hostname()}",
-            *(shown or ["It has no NIC."]),
-            "",
             *(_line(check) for check in self._checks.results),
+            "",
+            # Below, since of many NICs the last lines find no room.
+            *(shown or ["It has no NIC."]),
             "",
             "One machine, the rendezvous host, leads the installation; the others need its IP.",
         ]

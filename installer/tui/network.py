@@ -12,7 +12,8 @@ from installer.tui.rendezvous import write
 FOLDER = host.ROOT / "etc/NetworkManager/system-connections"
 #: What FOLDER held before the last change.
 BEFORE = host.ROOT / "run/agent-tui/before"
-UP_SECONDS = "45"
+# DHCP needs a few; one that has not answered by then may do so later all the same.
+UP_SECONDS = "20"
 _INTERFACE = re.compile(r"^interface-name=(.*)$", re.MULTILINE)
 
 
@@ -47,6 +48,7 @@ def remember() -> None:
 
 def take_back() -> str:
     """Put back the profiles that were there before the last change. Returns NetworkManager's complaint, or empty."""
+    claimed = _interfaces()
     for file in FOLDER.glob("*.nmconnection"):
         file.unlink()
     names = []
@@ -55,12 +57,17 @@ def take_back() -> str:
         names.append(file.name.removesuffix(".nmconnection"))
     shutil.rmtree(BEFORE)
     complaint = _brought_up([name for name in names if name.startswith(OWN)])
-    # NICs that have no profile of the console's: NetworkManager takes what it has for them, its own if need be.
-    for nic in host.nics():
-        if nic.physical and not any(name == f"{OWN}{nic.name}" for name in names):
-            code, why = host.run("nmcli", "--wait", UP_SECONDS, "device", "connect", nic.name)
-            complaint = complaint or (why if code else "")
+    # NICs that have no profile any more: NetworkManager takes what it has for them, its own if need be.
+    for name in sorted((claimed - _interfaces()) & {nic.name for nic in host.nics() if nic.physical}):
+        code, why = host.run("nmcli", "--wait", UP_SECONDS, "device", "connect", name)
+        complaint = complaint or (why if code else "")
     return complaint
+
+
+def _interfaces() -> set[str]:
+    """Return the interfaces that profiles are for."""
+    found = (_INTERFACE.search(file.read_text()) for file in FOLDER.glob("*.nmconnection"))
+    return {match[1].strip() for match in found if match}
 
 
 def _brought_up(names: list[str]) -> str:

@@ -27,6 +27,7 @@ SERVICE_SECONDS = 900.0
 DISCOVER_SECONDS = 1200.0
 READY_SECONDS = 900.0
 COMPLETE_SECONDS = 3600.0
+_BOUND = ("discovering", "insufficient", "pending-for-input", "known")
 THIS = "This is the rendezvous host"
 _USED = ("infraenv.yaml", "pull-secret.yaml")
 
@@ -84,10 +85,9 @@ def reached(terminal: Terminal) -> None:
 
 
 def cut_off_and_take_back(terminal: Terminal) -> None:
-    """Put a machine into a VLAN that nobody else is in, see that nothing is reached, and take it back."""
+    """Give a machine an address of a network that is not there, see that nothing is reached, and take it back."""
     terminal.choose("Edit the network")
     terminal.until("<Apply>", seconds=NETWORK_SECONDS)
-    terminal.fill("VLAN", "7")
     terminal.switch("IPv4 ", "static")
     terminal.fill("IPv4 address", "10.77.0.2/24")
     terminal.choose("Apply")
@@ -184,19 +184,25 @@ def install_by_browser(service: Service, address: str) -> Interactive:
             "SSH public key": lab.access.ssh_key,
             "Hosts come from": infra_env["id"],
         }
-        cluster_id = wizard.create_cluster(page, values)
+        page.push("Create a cluster", "link")
+        version = json.dumps(deployment.release.version)
+        page.until(f"[...document.querySelectorAll('option')].some(item => item.value === {version})", NETWORK_SECONDS)
+        wizard.fill(page, values)
+        page.push("Create cluster")
+        opened = "location.hash.startsWith('#/clusters/') && location.hash.split('/')[2]"
+        cluster_id = str(page.until(opened, NETWORK_SECONDS))
         wizard.go_to(page, "Networking")
         wizard.save(page, {"Machine networks": topology.machine_network})
         wizard.go_to(page, "Hosts")
+        # Changes are refused while a host is being bound.
+        wait_until(lambda: _hosts(service)[0]["status"] in _BOUND, READY_SECONDS, "the host to be bound")
         page.push(f"Change {host['requested_hostname']}", "summary")
-        page.fill("Host name", node.name)
-        page.choose("Installation disk", disk)
-        page.push("Save")
+        wizard.save(page, {"Host name": node.name, "Installation disk": disk})
         with lab.phase("checks"):
             wizard.wait_for_hosts(page, 1, READY_SECONDS)
         with lab.phase("install"):
             wizard.install(page, READY_SECONDS)
-            assert page.complaints == []
+            assert page.complaints == [], page.complaints
             return _finished(service, cluster_id)
 
 

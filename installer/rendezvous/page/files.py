@@ -24,7 +24,7 @@ TOKEN_FILES = {
     False: (
         "the watcher's is <code>node0.watcherToken</code> in <code>.openshift_install_state.json</code> of the asset "
         "directory, the user's <code>USER_AUTH_TOKEN</code> in <code>/etc/assisted/rendezvous-host.env</code> of this "
-        "host",
+        "host. An unconfigured image's are in <code>auth/</code> where it was made, and on this host's console",
         "When node0 has restarted from its disk, this page is gone for good: follow the cluster itself from then on.",
     ),
     True: (

@@ -1,5 +1,6 @@
 # A NetworkManager that sees nothing of this machine: run inside `unshare --mount --net` with a scratch directory, which
-# holds profiles/ and questions (arguments of nmcli, one line each); answers go to answer0, answer1, ...
+# holds profiles/ and questions (arguments of nmcli, one line each); answers go to answer0, answer1, ... NICS names NICs
+# that it is to manage, whose other ends are called far-NAME; PROGRAM is run in the place of questions.
 set -euo pipefail
 scratch=$1
 mount --make-rprivate /
@@ -8,8 +9,9 @@ for place in /etc/NetworkManager /run/NetworkManager /var/lib/NetworkManager /ru
     mount -t tmpfs tmpfs "$place"
 done
 mkdir /etc/NetworkManager/system-connections
-cp "$scratch"/profiles/* /etc/NetworkManager/system-connections/
-chmod 600 /etc/NetworkManager/system-connections/*
+for profile in "$scratch"/profiles/*; do
+    [ ! -e "$profile" ] || install -m 600 "$profile" /etc/NetworkManager/system-connections/
+done
 cat >/etc/NetworkManager/NetworkManager.conf <<'CONF'
 [main]
 plugins=keyfile
@@ -28,6 +30,13 @@ cat >"$scratch/bus.conf" <<'CONF'
 </busconfig>
 CONF
 ip link set lo up
+for nic in ${NICS-}; do
+    ip link add "$nic" type veth peer name "far-$nic"
+    ip link set "far-$nic" up
+    printf '[device-%s]\nmatch-device=interface-name:%s\nmanaged=1\n' "$nic" "$nic" >>/etc/NetworkManager/NetworkManager.conf
+done
+# A sysfs that cannot be written means that there is no udev to wait for.
+[ -z "${NICS-}" ] || mount -t sysfs -o ro sysfs /sys
 dbus-daemon --config-file="$scratch/bus.conf" --nofork --nopidfile &
 bus=$!
 manager=
@@ -50,6 +59,7 @@ wait_for "$bus" "D-Bus socket" test -S /run/dbus/system_bus_socket
     >"$scratch/log" 2>&1 &
 manager=$!
 wait_for "$manager" "NetworkManager running" running
+[ -z "${PROGRAM-}" ] || eval "$PROGRAM"
 number=0
 while IFS= read -r question; do
     eval "nmcli $question" >"$scratch/answer$number" 2>&1 || true

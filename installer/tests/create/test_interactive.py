@@ -66,10 +66,8 @@ def test_the_image_names_no_cluster_and_no_rendezvous_host_and_has_what_leads_to
     started = files["/etc/assisted/interactive-units"].split()
     assert set(started) <= set(units)
     assert not {"apply-host-config.service", "agent-register-cluster.service"} & set(units)
-    assert (
-        "ExecStart=-/usr/local/bin/agent-tui\n"
-        in files["/etc/systemd/system/serial-getty@.service.d/10-agent-tui.conf"]
-    )
+    for unit in ("getty@tty1.service", "serial-getty@.service", "console-getty.service"):
+        assert "exec /usr/local/bin/agent-tui;" in files[f"/etc/systemd/system/{unit}.d/10-agent-tui.conf"]
 
 
 def test_made_again_from_the_state_it_trusts_the_same_and_a_damaged_one_is_told(blank, capsys):

@@ -88,8 +88,8 @@ class SerialLine:
             self._selector.unregister(client)
 
     def _typed(self, client: socket.socket) -> None:
-        if self._typing:
-            # Another client's input has just filled the terminal.
+        if self._typing or client not in self._clients:
+            # Another client's input has just filled the terminal, or output has just found this one gone.
             return
         try:
             # No more than a terminal takes at once.

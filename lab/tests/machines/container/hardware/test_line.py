@@ -6,6 +6,7 @@ import selectors
 import socket
 import time
 import tty
+from pathlib import Path
 
 import pytest
 
@@ -93,3 +94,17 @@ def test_who_leaves_or_comes_while_the_terminal_is_full_breaks_nothing(line, tmp
             except BlockingIOError:
                 turn(selector, 0.01)
         assert read.endswith(b"y")
+
+
+def test_a_client_that_hangs_up_while_the_machine_writes_ends_nothing(line):
+    """Both are ready at once: the output finds the client gone, and then its own end is to be read."""
+    serial, selector, terminal, client = line
+    turn(selector, 1)  # it is accepted
+    client.close()
+    ready = selector.select(1)
+    serial.say(b"x")
+    for key, _ in ready:
+        key.data()
+    os.write(terminal, b"still there")
+    turn(selector, 1)
+    assert Path(serial.log.name).read_bytes() == b"xstill there"
