@@ -1,6 +1,7 @@
 """Machines that a user boots: Ignition configs, a bootstrap machine that leaves, the user's load balancer (UPI)."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,7 @@ every = pytest.mark.parametrize(
 
 
 @every
-def test_the_bootstrap_machine_has_left(installation: Installation):
+def test_the_bootstrap_machine_has_left(installation: Installation) -> None:
     assert "bootstrap" not in installation.lab.nodes
     config = (installation.lab.layout.root / "load-balancer.cfg").read_text()
     assert "server bootstrap " not in config
@@ -27,7 +28,7 @@ def test_the_bootstrap_machine_has_left(installation: Installation):
 
 
 @every
-def test_the_cluster_is_whole(installation: Installation):
+def test_the_cluster_is_whole(installation: Installation) -> None:
     assert installation.nodes_ready()
     assert installation.unwell_operators() == []
     assert installation.write(timeout=30)
@@ -37,7 +38,7 @@ def test_the_cluster_is_whole(installation: Installation):
 
 
 @every
-def test_machines_installed_themselves(installation: Installation):
+def test_machines_installed_themselves(installation: Installation) -> None:
     for machine in installation.lab.nodes.values():
         host = machine.ssh()
         assert host.check_output("hostname") == machine.name
@@ -46,7 +47,9 @@ def test_machines_installed_themselves(installation: Installation):
 
 
 @every
-def test_workers_were_approved_by_hand(installation: Installation, record_property):
+def test_workers_were_approved_by_hand(
+    installation: Installation, record_property: Callable[[str, object], None]
+) -> None:
     phases = json.loads((installation.lab.artifacts / "phases.json").read_text())
     record_property("phases", json.dumps(phases))
     workers = {node.name for node in installation.topology.workers}
