@@ -63,12 +63,16 @@ def test_each_machine_boots_a_script_of_its_own(tmp_path) -> None:
     [
         ({"load_balancer": False}, "load_balancer: must be true"),
         ({"boot": "usb"}, "boot: usb is not for machines with a bootstrap machine; use iso or pxe"),
+        ({"machine_network": "fd2e:6f44:5dd8::/120", "nodes": "ipv6"}, "with a bootstrap machine, static addresses"),
         ({"nodes": "twice"}, "nodes[2].role: nodes[1] is the bootstrap machine already"),
     ],
 )
 def test_what_no_lab_can_be(change: dict[str, object], line: str) -> None:
     shape = provisioned("sno")
-    if "nodes" in change:
+    if change.get("nodes") == "ipv6":
+        addressed = [(node, f"fd2e:6f44:5dd8::{number}") for number, node in enumerate(shape.nodes, 20)]
+        change |= {"nodes": tuple(msgspec.structs.replace(node, ip=text) for node, text in addressed)}
+    elif "nodes" in change:
         second = msgspec.structs.replace(BOOTSTRAP, name="second", mac="52:54:00:6e:30:f1", ip="192.168.111.98")
         change = {"nodes": (*shape.nodes, second)}
     fields = topology.written(shape) | {key: msgspec.to_builtins(value) for key, value in change.items()}
