@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from installer.observe.state import Inputs
 from installer.upi import certificates
 from installer.upi.balancer import Balancer
 from installer.waitfor.command import tell_problems
-from installer.waitfor.install import Install
+from installer.waitfor.install import Install, poll
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import Settings, Target, duration, until
 
@@ -63,69 +64,60 @@ def _warn_of_expiry(inputs: Inputs) -> str:
 
 
 class _Waiting:
-    """Looks at something every few seconds, up to a limit. ``last``: what was seen last."""
+    """One stage: how long it may take, and what was seen last."""
 
-    def __init__(self, settings: Settings, deadline: float | None) -> None:
-        self._settings, self._deadline = settings, deadline
+    def __init__(self, settings: Settings, deadline: float | None, own: float) -> None:
+        self._interval = settings.interval
+        self.limit = own if deadline is None else max(deadline - time.monotonic(), 0.0)
         self._report = Reporter()
         self.last = "never asked"
-
-    def limit(self, own: float) -> float:
-        """Return the seconds that a stage has."""
-        return own if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
 
     def seen(self, text: str) -> None:
         """Note what was seen; once in the log as long as it stays."""
         self.last = text
         self._report.once("seen", f"Still waiting: {text}", logging.DEBUG)
 
-    def pause(self, deadline: float) -> bool:
-        """Wait for the next look; False once there is none."""
-        now = time.monotonic()
-        if now < deadline:
-            time.sleep(min(self._settings.interval, deadline - now))
-        return now < deadline
+    def poll(self, look: Callable[[], str | None]) -> str | None:
+        """Return what ``look`` gives first; None where it gives nothing in time."""
+        return poll(self.limit, self._interval, look, lambda error: self.seen(str(error)))
 
 
 def _bootstrap(inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None) -> None:
     """Wait for the API, then for the ConfigMap by which the bootstrap machine tells its end. Raises WaitError."""
     expired = _warn_of_expiry(inputs)
-    waiting = _Waiting(settings, deadline)
-    limit = waiting.limit(settings.api)
-    log.info(f"Waiting up to {until(limit)} for the Kubernetes API at {kube.host}...")
-    end = time.monotonic() + limit
-    while True:
-        try:
-            log.info(f"API {kube.check_alive()} up")
-            break
-        except KubeError as error:
-            waiting.seen(str(error))
-        if not waiting.pause(end):
-            _explain(kube, inputs, settings, expired)
-            raise WaitError(
-                f"Bootstrap failed to complete: the Kubernetes API at {kube.host} did not answer within "
-                f"{duration(round(limit))}: {waiting.last}. That is so while the bootstrap machine has no temporary "
-                "control plane, or the load balancer and the names api and api-int do not lead to it",
-                EXIT_BOOTSTRAP_FAILED,
-            )
+    waiting = _Waiting(settings, deadline, settings.api)
+    log.info(f"Waiting up to {until(waiting.limit)} for the Kubernetes API at {kube.host}...")
+    version = waiting.poll(kube.check_alive)
+    if version is None:
+        _explain(kube, inputs, settings, expired)
+        raise WaitError(
+            f"Bootstrap failed to complete: the Kubernetes API at {kube.host} did not answer within "
+            f"{duration(round(waiting.limit))}: {waiting.last}. It lasts while the bootstrap machine has no temporary"
+            " control plane, or the load balancer and the names api and api-int do not lead to it",
+            EXIT_BOOTSTRAP_FAILED,
+        )
+    log.info(f"API {version} up")
     own = settings.bootstrapping_baremetal if inputs.platform == "baremetal" else settings.bootstrapping
-    limit = waiting.limit(own)
-    log.info(f"Waiting up to {until(limit)} for bootstrapping to complete...")
-    end = time.monotonic() + limit
-    waiting.last = "ConfigMap kube-system/bootstrap is not there"
-    while True:
+    waiting = _Waiting(settings, deadline, own)
+    log.info(f"Waiting up to {until(waiting.limit)} for bootstrapping to complete...")
+
+    def status() -> str | None:
         try:
-            status = str(kube.config_map("kube-system", "bootstrap").get("status", ""))
-            if status == "complete":
-                break
-            waiting.seen(f"ConfigMap kube-system/bootstrap has status {status!r}")
+            found = str(kube.config_map("kube-system", "bootstrap").get("status", ""))
         except KubeError as error:
-            waiting.seen("ConfigMap kube-system/bootstrap is not there" if error.status == 404 else str(error))
-        if not waiting.pause(end):
-            _explain(kube, inputs, settings, expired)
-            raise WaitError(
-                f"Bootstrap failed to complete within {duration(round(limit))}: {waiting.last}", EXIT_BOOTSTRAP_FAILED
-            )
+            if error.status != 404:
+                raise
+            waiting.seen("ConfigMap kube-system/bootstrap is not there")
+            return None
+        waiting.seen(f"ConfigMap kube-system/bootstrap has status {found!r}")
+        return found if found == "complete" else None
+
+    if waiting.poll(status) is None:
+        _explain(kube, inputs, settings, expired)
+        raise WaitError(
+            f"Bootstrap failed to complete within {duration(round(waiting.limit))}: {waiting.last}",
+            EXIT_BOOTSTRAP_FAILED,
+        )
     log.info("It is now safe to remove the bootstrap resources")
 
 

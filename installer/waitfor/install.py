@@ -20,6 +20,24 @@ log = logging.getLogger("installer.waitfor")
 T = TypeVar("T")
 
 
+def poll(limit: float, interval: float, look: Callable[[], T | None], away: Callable[[KubeError], object]) -> T | None:
+    """``look`` until it gives something or ``limit`` seconds are over; ``away`` hears of an API that does not answer,
+    which is asked again."""
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            answer = look()
+        except KubeError as error:
+            away(error)
+            answer = None
+        if answer is not None:
+            return answer
+        now = time.monotonic()
+        if now >= deadline:
+            return None
+        time.sleep(min(interval, deadline - now))
+
+
 class Install:
     """The second half of install-complete. ``deadline``: monotonic end of all stages, None for each one's own;
     ``follow`` looks at the service until the cluster is initialized, and raises what ends the waiting."""
@@ -47,19 +65,9 @@ class Install:
 
     def _poll(self, limit: float, interval: float, look: Callable[[], T | None]) -> T | None:
         """``look`` until it gives something or ``limit`` seconds are over; an API that is away is asked again."""
-        deadline = time.monotonic() + limit
-        while True:
-            try:
-                answer = look()
-            except KubeError as error:
-                self.report.once("api", f"Cluster's API: {error}", logging.DEBUG)
-                answer = None
-            if answer is not None:
-                return answer
-            now = time.monotonic()
-            if now >= deadline:
-                return None
-            time.sleep(min(interval, deadline - now))
+        return poll(
+            limit, interval, look, lambda error: self.report.once("api", f"Cluster's API: {error}", logging.DEBUG)
+        )
 
     def _initialize(self) -> None:
         own = self.settings.initialize_baremetal if self.inputs.platform == "baremetal" else self.settings.initialize

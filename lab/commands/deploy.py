@@ -139,6 +139,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _plan(arguments, wanted, lines)
     if wanted.boot == "discovery-iso" and arguments.iso is None:
         lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
+    if wanted.bootstrap and arguments.iso is not None:
+        lines.append(
+            "--iso is one image for all machines, and a directory without agent-config.yaml makes one for each"
+        )
     if lines:
         raise TopologyError(str(arguments.directory), lines)
     chosen = choose(lambda name: _asked(arguments, name))
@@ -151,6 +155,8 @@ def run(arguments: argparse.Namespace) -> int:
     lab = Lab(topology, arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     notes = [f"machines: {line}" for line in hardware.raised(wanted, topology)]
     silent = [text for text in others if text not in stood_in(wanted)]
+    if topology.bootstrap:
+        notes.append("machines: no agent-config.yaml, so a bootstrap machine is added (docs/upi.md)")
     notes += [
         f"network: nothing answers at {text}, which the files name as a router or server; if yours does, --set "
         f"'aliases=[{text}]'"

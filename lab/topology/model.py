@@ -131,6 +131,12 @@ class Topology(Checked, frozen=True, kw_only=True):
                 f"{self.boot} is not for machines with a bootstrap machine; use {' or '.join(USER_PROVISIONED)}",
             )
 
+        for i, node in enumerate(self.nodes if begun and self.addressing == "static" else ()):
+            held = (link for link in self.links(node) if any(text == node.ip for text, _ in link.addresses))
+            if not any(link.bond is None and link.network and link.network.ipv4 for link in held):
+                # The kernel's ip= tells it no more than that.
+                yield f"nodes[{i}]", "with a bootstrap machine, static addresses are of IPv4 and of a NIC without tags"
+
     def _single_network(self) -> Iterator[Problem]:
         if words.subnet(self.machine_network) is None:
             yield "machine_network", f"{self.machine_network!r} is not a network in CIDR form, without host bits"

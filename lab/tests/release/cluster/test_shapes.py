@@ -203,3 +203,21 @@ def test_what_is_killed_of_the_temporary_control_plane_is_started_again() -> Non
     """As a kubelet would: without its etcd, the bootstrap waited until its time was over."""
     options = staticpods.etcd("192.0.2.9", "n").podman(IMAGES).split("--entrypoint")[0]
     assert re.search(r"--restart on-failure:\d\d ", options)
+
+
+def test_one_master_has_a_bootstrap_machine_unless_it_bootstraps_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = {**config(1), "platform": {"none": {}}}
+    assert create(tmp_path, alone, monkeypatch) == 0
+    assert sorted(path.stem for path in tmp_path.glob("*.ign")) == ["bootstrap", "master", "worker"]
+    parsed = parse(yaml.safe_dump(alone))
+    assert (parsed.single_node, parsed.in_place, parsed.first_api_servers, parsed.enough_members) == (
+        True, False, 1, 2,
+    )  # fmt: skip
+    disk = {"bootstrapInPlace": {"installationDisk": "/dev/vda"}}
+    assert parse(yaml.safe_dump(alone | disk)).in_place
+    (tmp_path / "again").mkdir()
+    assert create(tmp_path / "again", alone | disk, monkeypatch) == 1
+    assert "bootstrapInPlace: is for create single-node-ignition-config" in capsys.readouterr().err
+    assert not list((tmp_path / "again").glob("*.ign"))

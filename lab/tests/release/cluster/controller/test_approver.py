@@ -7,6 +7,7 @@ import socket
 import threading
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -229,3 +230,26 @@ def test_an_approver_looks_when_a_request_changes_and_while_one_waits(monkeypatc
     requests = [turn for turn in looks if turn]
     assert len(requests) == 5, "two looks that find one, each at it and at the nodes, and one that finds none"
     assert requests[0] >= 5
+
+
+@pytest.mark.parametrize(("invoker", "count"), [("user", 3), ("agent-installer", 5), ("assisted-service", 5)])
+def test_of_machines_that_a_user_boots_only_the_control_plane_joins_by_itself(invoker, count):
+    config = {
+        "metadata": {"name": "c"},
+        "baseDomain": "d.example",
+        "controlPlane": {"name": "master", "replicas": 3},
+        "compute": [{"name": "worker", "replicas": 2}],
+        "networking": {"machineNetwork": [{"cidr": "192.0.2.0/24"}]},
+        "platform": {"none": {}},
+        "pullSecret": '{"auths":{}}',
+    }
+    maps = {"cluster-config-v1": {"install-config": yaml.safe_dump(config)}}
+    maps["openshift-install-manifests"] = {"invoker": invoker}
+
+    class Api:
+        def get(self, _api_version, _kind, name, _namespace):
+            return {"data": maps[name]} if name in maps else None
+
+    assert approver.expected_nodes(Api()) == count
+    del maps["cluster-config-v1"]
+    assert approver.expected_nodes(Api()) is None
