@@ -274,11 +274,7 @@ class Run:
         def start(target: Target) -> str:
             return self._media.start(target, self._paths[target.name])
 
-        try:
-            problems = [problem for problem in each(waiting, start).values() if problem]
-        except BaseException:
-            self._media.stop.set()
-            raise
+        problems = [problem for problem in each(waiting, start, self._media.stop).values() if problem]
         for problem in problems:
             log.error(problem)
         if problems:
