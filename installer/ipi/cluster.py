@@ -156,8 +156,11 @@ def machines_of(install: InstallConfig, options: Options, ca: str, *, removed: b
         except ConfigError as error:
             shown = str(error).replace(f"{INSTALL_CONFIG_FILE}: {HOSTS}[{BOOTSTRAP}].", f"{options.bootstrap}: ")
             raise ConfigError(shown) from None
-        if taken := [other.name for other in all_targets if other.address == target.address]:
-            raise ConfigError(f"{options.bootstrap}: bmc.address is also that of {taken[0]}")
+        if taken := [other.name for other in all_targets if other.address == target.address and other.role == "master"]:
+            raise ConfigError(
+                f"{options.bootstrap}: bmc.address is also that of {taken[0]}: the bootstrap machine may become a "
+                "worker, but no master"
+            )
         targets.insert(0, target)
         hosts[BOOTSTRAP] = host
     return Machines(targets, hosts)
@@ -216,8 +219,12 @@ def images(directory: Path, install: InstallConfig, machines: Machines, record: 
 def decided(machines: Machines, record: Record, paths: dict[str, str], options: Options) -> dict[str, Step]:
     """Return each machine's step. Raises InstallerError for those that run or whose drives hold others' images."""
     looks = look(machines.targets)
+    # A worker that is the bootstrap machine until then is not in anybody else's use.
+    busy = {target.address for target in machines.of(BOOTSTRAP)}
     steps = {
-        target.name: decide(target, looks[target.name], record, paths[target.name], force=options.force)
+        target.name: Step(Action.BOOT, "boot it after the bootstrap")
+        if target.role == "worker" and target.address in busy
+        else decide(target, looks[target.name], record, paths[target.name], force=options.force)
         for target in machines.targets
     }
     refused = {name: step.text for name, step in steps.items() if step.action is Action.REFUSE}
