@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from drivers.protocols import PowerState
+from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
 from lab.deploy import Deployment
 from lab.lab import Lab
@@ -38,7 +39,7 @@ def entry(deployment: Deployment, node: NodeSpec) -> dict[str, Any]:
 def with_bmcs(deployment: Deployment) -> None:
     """Name the machines' BMCs in install-config.yaml."""
     path = deployment.directory / "install-config.yaml"
-    config = yaml.safe_load(path.read_text())
+    config = yamltext.load(path.read_text())
     platform = config["platform"]["baremetal"]
     platform |= {
         "provisioningNetwork": "Disabled",
