@@ -26,7 +26,7 @@ from installer.upi import arguments as upi_arguments
 LONGEST_WAIT = 30 * numbers.DAY
 
 #: Commands that work on an asset directory, and keep their log in it.
-_WITH_ASSETS = ("agent", "create", "destroy")
+_WITH_ASSETS = ("agent", "create", "destroy", "wait-for")
 
 # Not by __name__, which is __main__ where this is started as a program: only loggers below `installer` are set up.
 log = logging.getLogger("installer.cli")
@@ -204,10 +204,11 @@ def _add_must_gather(commands: Any) -> None:
             "exit codes: 0 gathered, 1 the cluster does not answer, or a limit was reached (10 minutes, 1 GiB)"
         ),
     )
-    gather.add_argument("--kubeconfig", type=Path, required=True, metavar="FILE", help="the cluster's kubeconfig")
+    gather.add_argument("--kubeconfig", type=Path, metavar="FILE", help="the cluster's kubeconfig")
     gather.add_argument(
         "--dest-dir", type=_directory, metavar="DIR", help="where to put it (default: must-gather.local.NUMBER)"
     )
+    upi_arguments.add_gather_bootstrap(gather, _command)
 
 
 def _add_service(commands: Any) -> None:
@@ -266,6 +267,7 @@ def parser() -> argparse.ArgumentParser:
     ipi_arguments.add_boot(agent_commands, _command)
     ipi_arguments.add_cluster(upi_arguments.add_create(commands, _command), _command)
     ipi_arguments.add_destroy(commands, _command)
+    upi_arguments.add_wait_for(commands, _command)
     _add_service(commands)
     _add_must_gather(commands)
     _add_nmstate(commands)
@@ -396,13 +398,15 @@ def _run(args: argparse.Namespace) -> int:
         from installer.ipi.command import run_cluster
 
         return run_cluster(args)
-    if args.command == "create":
+    if args.command in ("create", "wait-for") or (args.command == "gather" and args.target):
         from installer.upi.command import run as run_upi
 
         return run_upi(args)
     if args.command == "gather":
         from installer.gather import mustgather
 
+        if args.kubeconfig is None:
+            parser().error("gather needs --kubeconfig FILE, or the word bootstrap: node0 gather --help")
         return mustgather.run(args.kubeconfig, args.dest_dir)
     if args.command == "nmstate":
         from installer.network.command import run_gc
@@ -480,7 +484,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if print_group_help(command_line, words):
         return 0
     args = _parsed(command_line, words)
-    directory = args.dir if args.command in _WITH_ASSETS else None
+    directory = args.dir if args.command in _WITH_ASSETS or getattr(args, "target", None) == "bootstrap" else None
     if getattr(args, "target", None) in ("agent-config-template", "install-config"):  # need no asset directory
         with contextlib.suppress(OSError):
             args.dir.mkdir(parents=True, exist_ok=True)

@@ -89,6 +89,11 @@ def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return install, _released(agent)
 
 
+def read_install(directory: Path) -> dict[str, Any]:
+    """Return install-config.yaml alone, decoded. Raises TopologyError."""
+    return _decoded(directory / INSTALL)
+
+
 def _released(agent: dict[str, Any]) -> dict[str, Any]:
     """Return agent-config.yaml in the form that it has since its first release."""
     spec = agent.get("spec")
@@ -210,7 +215,8 @@ def console_url(topology: Topology) -> str:
     return f"https://console-openshift-console.apps.{topology.cluster_domain}"
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write a config, which may hold the pull secret."""
     write_private(path, yaml.safe_dump(content, sort_keys=False))
 
 
@@ -271,14 +277,18 @@ class Deployment:
         lines = []
         for (name, after), known in zip(files.items(), before, strict=True):
             if changed := list(differences(name, known, after)):
-                _write(self.directory / name, after)
+                write(self.directory / name, after)
             lines += changed
         return lines
 
     def agent(self, *words: str, timeout: float, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run `<installer> agent WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
-        name = "-".join(takewhile(lambda word: not word.startswith("-"), words))
-        argv = self.argv("agent", *words, directory=directory)
+        return self.node0("agent", *words, timeout=timeout, directory=directory)
+
+    def node0(self, *words: str, timeout: float, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `<installer> WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
+        name = "-".join(takewhile(lambda word: not word.startswith(("-", "/")), words[words[0] == "agent" :]))
+        argv = self.argv(*words, directory=directory)
         return self.lab.run(argv, env=self.environment(), name=name, timeout=timeout)
 
     def argv(self, *words: str, directory: Path | None = None) -> list[str]:
@@ -300,7 +310,7 @@ class Deployment:
 
     def create(self, target: boots.Target, directory: Path | None = None) -> None:
         """Run `agent create TARGET`. Raises InstallFailedError."""
-        _succeeded(f"create {target}", self.agent("create", target, timeout=CREATE_SECONDS, directory=directory))
+        succeeded(f"agent create {target}", self.agent("create", target, timeout=CREATE_SECONDS, directory=directory))
 
     def edit_cluster_install(self, edit: Callable[[dict[str, Any]], None]) -> None:
         """Have the installer make the manifests, and change AgentClusterInstall among them, as users do where neither
@@ -309,7 +319,7 @@ class Deployment:
         path = self.directory / "cluster-manifests/agent-cluster-install.yaml"
         manifest = _decoded(path)
         edit(manifest)
-        _write(path, manifest)
+        write(path, manifest)
 
     def create_image(self) -> Path:
         """Make what the machines boot, by the topology's way; returns the image. Raises InstallFailedError."""
@@ -339,13 +349,17 @@ class Deployment:
     def _wait_for(self, target: WaitTarget, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         # A command's output is evidence, and evidence may hold no secret.
         words = [target, "--skip-password-print"] if target == "install-complete" else [target]
-        return self.agent("wait-for", *words, *options, timeout=timeout)
+        return self.waiting(*words, *options, timeout=timeout)
+
+    def waiting(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        """Run `agent wait-for WORDS`; any exit code is a result."""
+        return self.agent("wait-for", *words, timeout=timeout)
 
     def wait(self, timeout: float = WAIT_SECONDS) -> None:
         """Run `agent wait-for` for both targets, each for `timeout` seconds at most. Raises InstallFailedError."""
         for target in get_args(WaitTarget):
             with self.lab.phase(f"wait-for {target}"):
-                _succeeded(f"wait-for {target}", self._wait_for(target, timeout))
+                succeeded(f"agent wait-for {target}", self._wait_for(target, timeout))
 
     def rest(self, path: str) -> Any:
         """Return the rendezvous service's answer to GET /api/assisted-install/v2/PATH, decoded; asked with a watcher's
@@ -394,7 +408,8 @@ class Deployment:
             shutil.copytree(self.directory / "logs", target / "logs", dirs_exist_ok=True)
 
 
-def _succeeded(what: str, result: subprocess.CompletedProcess[str]) -> None:
+def succeeded(what: str, result: subprocess.CompletedProcess[str]) -> None:
+    """Raise InstallFailedError for a command of the installer's that failed."""
     if result.returncode:
         tail = "\n".join((result.stdout + result.stderr).splitlines()[-_TAIL_LINES:])
-        raise InstallFailedError(f"agent {what}", result.returncode, tail)
+        raise InstallFailedError(what, result.returncode, tail)

@@ -78,7 +78,7 @@ class Lab(AbstractContextManager["Lab"]):
         wait_for_memory: float = 4 * 3600,
         command: str = "",
     ) -> None:
-        self.topology: Final = topology
+        self.topology = topology
         self.id = records.new_id(topology)
         self.layout = Layout(labs_dir() / self.id, topology)
         self.artifacts = (artifacts or state_dir() / "artifacts" / self.id).absolute()
@@ -225,6 +225,21 @@ class Lab(AbstractContextManager["Lab"]):
                 serve=self.serve,
                 check=self.check,
             )
+
+    def dismiss(self, name: str) -> None:
+        """Take a machine out of the lab: out of the load balancer, switched off, and no longer among its machines.
+        Raises LabError, DriverError."""
+        node = self.nodes[name]
+        rest = tuple(spec for spec in self.topology.nodes if spec.name != name)
+        self.topology = msgspec.structs.replace(self.topology, nodes=rest)
+        if self.topology.load_balancer:
+            services.write_balancer(self.layout.root, self.topology)
+            self.services.stop("load-balancer")
+            self.services.start("load-balancer")
+        node.power.off()
+        node.media.eject()
+        del self.nodes[name]
+        self._note(topology=self.topology)
 
     def keep(self) -> None:
         """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""

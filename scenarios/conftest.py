@@ -30,6 +30,7 @@ from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose, stated
 from lab.supervisor.plan import Ended
 from lab.supervisor.watch import described
+from lab.upi import UserProvisioned
 from scenarios.catalogue.fromfile import file_topology, of_topology
 from scenarios.catalogue.ids import SHAPES, edit_cluster_install, edit_configs, further_files, topology_of, words_of
 from scenarios.catalogue.matrix import row_of
@@ -295,7 +296,8 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     lab = Lab(topology, artifacts=artifacts, release=chosen.subject, command=_command(request.config, scenario_id))
     request.session.stash.setdefault(MARKS, {})[scenario_id] = lab.evidence.mark
     with lab:
-        deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
+        kind = UserProvisioned if topology.bootstrap else Deployment
+        deployment = kind(lab, chosen.installer, chosen.subject, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
         stash.setdefault(LABS, {})[scenario_id] = lab
 

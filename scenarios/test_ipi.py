@@ -91,8 +91,7 @@ def test_a_cluster_is_created_and_destroyed_by_its_bmcs(deployment: Deployment) 
     write_private(bootstrap, yaml.safe_dump({"bmc": entry(deployment, spare)["bmc"], "bootMACAddress": spare.mac}))
 
     def run(*words: str, timeout: float) -> None:
-        argv = deployment.argv(*words, "--bootstrap", str(bootstrap))
-        done = lab.run(argv, env=deployment.environment(), name="-".join(words), timeout=timeout)
+        done = deployment.node0(*words, "--bootstrap", str(bootstrap), timeout=timeout)
         assert done.returncode == 0, done.stderr[-4000:]
         assert not [bmc.password for bmc in lab.access.bmcs if bmc.password in done.stdout + done.stderr]
 

@@ -14,7 +14,7 @@ from installer.common.redact import redact, without_login
 from installer.config import defaults
 from installer.config.decode import camel
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE, as_written, decoded_text
-from installer.config.state import INSTALL_CONFIG
+from installer.config.state import AGENT_CONFIG, INSTALL_CONFIG
 from installer.config.types.agent import Host
 from installer.config.types.install import InstallConfig
 from installer.config.values import check as values
@@ -47,7 +47,8 @@ def show_inputs(directory: Path, output: str) -> str:
 def described(directory: Path) -> dict[str, Any]:
     """Return the directory's inputs as plain data (docs/inputs.md)."""
     files = read(directory, TARGET)
-    inputs = check(files, TARGET)
+    # Without an agent-config, machines may be the user's own to boot (docs/upi.md): then no host leads.
+    inputs = check(files, TARGET, for_image=files.from_manifests or bool(files.of(AGENT_CONFIG)))
     # For the errors: what the rendezvous service would refuse.
     manifest_files(inputs, ResolvedRelease(expected_release(), version("node0"), {}))
     install, agent = inputs.install, inputs.agent

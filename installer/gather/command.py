@@ -9,7 +9,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from pathlib import Path
@@ -154,6 +154,11 @@ class Gathering:
                 files[address].unlink(missing_ok=True)
         return done
 
+    def summary(self) -> None:
+        """Write the notes."""
+        text = "".join(f"{note}\n" for note in self.notes)
+        add_file(self.archive, f"{self.top}/summary.txt", io.BytesIO(text.encode()))
+
 
 def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Host names by the first address of each host's inventory."""
@@ -192,16 +197,49 @@ def run(
     Raises InstallerError when DIR holds no installation or the archive cannot be written.
     """
     inputs = state.load(directory, with_password=False)
+    return _packed(
+        inputs,
+        access,
+        "agent-gather",
+        output=output,
+        fill=lambda gathering: _gather_all(gathering, access, hosts, reach or Reach()),
+    )
+
+
+def run_hosts(directory: Path, access: Access, names: dict[str, str]) -> int:
+    """Gather from hosts alone, known by address and name, into DIR/log-bundle-<time>.tar.gz; 0. Raises InstallerError
+    when none answers."""
+    inputs = state.load_cluster(directory, with_password=False)
+
+    def from_hosts(gathering: Gathering) -> tuple[int, int]:
+        gathering.own_files()
+        count = gathering.hosts(names, access)
+        gathering.summary()
+        if not count:
+            raise InstallerError(f"nothing could be gathered: none of {', '.join(names)} answers (see above)")
+        return count, len(names)
+
+    return _packed(inputs, access, "log-bundle", output=None, fill=from_hosts)
+
+
+def _packed(
+    inputs: state.Inputs,
+    access: Access,
+    name: str,
+    *,
+    output: Path | None,
+    fill: Callable[[Gathering], tuple[int, int]],
+) -> int:
     if access.key is not None and not access.key.is_file():
         raise ConfigError(f"--key {access.key}: no such file")
-    top = time.strftime("agent-gather-%Y%m%d%H%M%S")
+    top = time.strftime(f"{name}-%Y%m%d%H%M%S")
     target = output or inputs.directory / f"{top}.tar.gz"
     try:
         # Beside the archive, since hosts send much; and not in it before their secrets are out.
         with private_directory("node0-gather-", None if is_stream(target) else target.parent) as work:
             packed = work / "archive"
             with tarfile.open(packed, mode="w:gz", compresslevel=6) as archive:
-                count, asked = _gather_all(Gathering(inputs, archive, work, top), access, hosts, reach or Reach())
+                count, asked = fill(Gathering(inputs, archive, work, top))
             packed.chmod(0o600)
             deliver(packed, target)
     except OSError as error:
@@ -221,8 +259,7 @@ def _gather_all(gathering: Gathering, access: Access, hosts: Sequence[str], reac
         names.update(gathering.nodes(reach))
     names.update({address: names.get(address, "") for address in hosts})
     count = gathering.hosts(names, access)
-    summary = "".join(f"{note}\n" for note in gathering.notes)
-    add_file(gathering.archive, f"{gathering.top}/summary.txt", io.BytesIO(summary.encode()))
+    gathering.summary()
     if not count and not answered:
         raise InstallerError("nothing could be gathered: neither the service nor any host answers (see above)")
     return count, len(names)

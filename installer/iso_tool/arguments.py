@@ -13,6 +13,8 @@ _OUT = "write the changed image here, - for standard output (default: change ISO
 
 def add_commands(parent: Any, add: Add) -> None:
     """Add the sub-commands to a sub-parsers object; `add` is the CLI's own way of making one."""
+    fetch = add(parent, "fetch", "Write the live ISO of the release that DIR's install-config installs")
+    fetch.add_argument("output", metavar="OUT", help="write the image here")
     show = add(parent, "show", "Print what an ISO carries: embed areas, kernel arguments, Ignition config")
     form = show.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="as JSON")

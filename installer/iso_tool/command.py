@@ -250,7 +250,23 @@ def minimal(args: argparse.Namespace) -> int:
     return 0
 
 
-_COMMANDS = {"show": show, "embed": embed, "reset": reset, "kargs": kargs, "extract": extract, "minimal": minimal}
+def fetch(args: argparse.Namespace) -> int:
+    """Write the live ISO of a release."""
+    from installer.upi import media
+
+    media.fetch(args.dir, Path(args.output))
+    return 0
+
+
+_COMMANDS = {
+    "fetch": fetch,
+    "show": show,
+    "embed": embed,
+    "reset": reset,
+    "kargs": kargs,
+    "extract": extract,
+    "minimal": minimal,
+}
 
 
 def run(args: argparse.Namespace) -> int:

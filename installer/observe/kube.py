@@ -95,9 +95,15 @@ class Kube:
             # The client takes an answer for what it asked for, whatever is in it.
             raise KubeError(f"{what}: {innermost(error)}") from error
 
-    def check_alive(self) -> None:
-        """Raise KubeError with the reason when the API does not answer."""
-        self._call("kube API", lambda k, api: k.VersionApi(api).get_code(_request_timeout=self._timeout))
+    def check_alive(self) -> str:
+        """Return the API's version. Raises KubeError with the reason when it does not answer."""
+        return str(
+            self._call(
+                "kube API",
+                lambda k, api: k.VersionApi(api).get_code(_request_timeout=self._timeout),
+                lambda code: code.git_version,
+            )
+        )
 
     def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, seconds: float, most: int) -> bytes:
         """Return the body of a GET, or its first ``most`` bytes, waiting ``seconds`` at most. KubeError.status is the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -180,18 +180,13 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     Raises StateError with one sentence on what is missing or damaged.
     """
     directory = directory.absolute()
-    try:
-        text = _read(directory / STATE_FILE, "the state of `agent create image` in", LARGEST_STATE)
-    except StateError as error:
-        raise StateError(f"{error}: run `agent create image` first") from error
-    try:
-        document = jsontext.loads(text)
-    except ValueError as error:
-        raise StateError(f"{directory / STATE_FILE} is not JSON: {error}: {AGAIN}") from error
-    own = document.get(STATE_KEY) if isinstance(document, dict) else None
-    part = own or (foreign.translated(document) if isinstance(document, dict) else None)
+    document = _document(directory, "agent create image")
+    own = document.get(STATE_KEY)
+    part = own or foreign.translated(document)
     if not isinstance(part, dict):
         raise StateError(f"{directory / STATE_FILE} has no part {STATE_KEY!r}: run `agent create image` first")
+    if own and "rendezvousIP" not in part:
+        raise StateError(f"{directory} was filled by `node0 create`: its cluster is waited for by `node0 wait-for`")
     address = _text(part, "rendezvousIP")
     try:
         ip_address(address)
@@ -207,13 +202,41 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     token = _text(part, "watcherToken")
     if not TOKEN.fullmatch(token):
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.watcherToken is not a token: {AGAIN}")
+    found = _inputs(directory, part, with_password=with_password)
+    return replace(found, rendezvous_ip=address, ca_pem=ca_pem, token=token)
+
+
+def load_cluster(directory: Path, *, with_password: bool) -> Inputs:
+    """Read what waiting for the cluster's API alone needs, whoever filled the directory. Raises StateError."""
+    directory = directory.absolute()
+    part = _document(directory, "create ignition-configs").get(STATE_KEY)
+    if not isinstance(part, dict):
+        raise StateError(
+            f"{directory / STATE_FILE} has no part {STATE_KEY!r}: run `node0 create ignition-configs` first"
+        )
+    return _inputs(directory, part, with_password=with_password)
+
+
+def _document(directory: Path, first: str) -> dict[str, Any]:
+    try:
+        text = _read(directory / STATE_FILE, f"the state of `{first}` in", LARGEST_STATE)
+    except StateError as error:
+        raise StateError(f"{error}: run `{first}` first") from error
+    try:
+        document = jsontext.loads(text)
+    except ValueError as error:
+        raise StateError(f"{directory / STATE_FILE} is not JSON: {error}: {AGAIN}") from error
+    return document if isinstance(document, dict) else {}
+
+
+def _inputs(directory: Path, part: dict[str, Any], *, with_password: bool) -> Inputs:
     _read(directory / "auth" / "kubeconfig", "the kubeconfig")
     password = _read(directory / "auth" / "kubeadmin-password", "the kubeadmin password") if with_password else None
     return Inputs(
         directory=directory,
-        rendezvous_ip=address,
-        ca_pem=ca_pem,
-        token=token,
+        rendezvous_ip="",
+        ca_pem="",
+        token="",
         cluster_name=_text(part, "clusterName"),
         base_domain=_text(part, "baseDomain", needed=False),
         platform=_text(part, "platform", needed=False),

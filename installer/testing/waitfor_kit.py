@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -237,9 +238,11 @@ class Run:
         timeout: float | None = None,
         dated: Callable[[], str] | None = None,
         macs: Sequence[str] = (),
+        by: Callable[[Target, Path, float | None, Settings], int] = execute,
     ) -> int:
         """Wait for `target` in a world of these moments; the exit code. With `openshift` in a directory of
-        openshift-install, whose service speaks plain HTTP. `macs`: one of each host, in the order of `names`."""
+        openshift-install, whose service speaks plain HTTP. `macs`: one of each host, in the order of `names`.
+        `by`: who waits."""
         self.world = world = World(moments)
         world.archive, world.openshift = archive, openshift
         folders = [self.tmp / name for name in ("rest", "kube")]
@@ -271,7 +274,7 @@ class Run:
         }))  # fmt: skip
         (self.dir / "auth" / "kubeadmin-password").write_text(PASSWORD)
         with serving(rest, kube):
-            return execute(target, self.dir, timeout, replace(settings, rest_port=rest.server_port))
+            return by(target, self.dir, timeout, replace(settings, rest_port=rest.server_port))
 
     def lines(self, level: str = "") -> list[str]:
         """List the messages of a level, or of all levels."""

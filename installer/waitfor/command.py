@@ -68,10 +68,15 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
             log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
             raise WaitError(f"failed to initialize the cluster: {error}", EXIT_INSTALL_FAILED) from error
         except WaitError:
-            _tell_nodes(kube, inputs, settings)
-            _tell_operators(kube)
+            tell_problems(kube, inputs, settings)
             log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
             raise
+
+
+def tell_problems(kube: Kube, inputs: Inputs, settings: Settings) -> None:
+    """Log what nodes and operators complain of, as far as the cluster's API answers."""
+    _tell_nodes(kube, inputs, settings)
+    _tell_operators(kube)
 
 
 def _tell_causes(bootstrap: Bootstrap, error: BootstrapFailed) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from installer.errors import EXIT_INSTALL_FAILED, EXIT_OPERATORS_UNSTABLE, WaitError
@@ -15,10 +14,28 @@ from installer.observe.state import Inputs
 from installer.waitfor import kubeconfig, nodes, operators
 from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.report import Reporter
-from installer.waitfor.settings import Settings, duration
+from installer.waitfor.settings import Settings, duration, until
 
 log = logging.getLogger("installer.waitfor")
 T = TypeVar("T")
+
+
+def poll(limit: float, interval: float, look: Callable[[], T | None], away: Callable[[KubeError], object]) -> T | None:
+    """``look`` until it gives something or ``limit`` seconds are over; ``away`` hears of an API that does not answer,
+    which is asked again."""
+    deadline = time.monotonic() + limit
+    while True:
+        try:
+            answer = look()
+        except KubeError as error:
+            away(error)
+            answer = None
+        if answer is not None:
+            return answer
+        now = time.monotonic()
+        if now >= deadline:
+            return None
+        time.sleep(min(interval, deadline - now))
 
 
 class Install:
@@ -46,29 +63,16 @@ class Install:
     def _limit(self, own: float) -> float:
         return own if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
 
-    def _until(self, own: float) -> str:
-        return f"{duration(round(own))} (until {datetime.now(UTC) + timedelta(seconds=own):%H:%M:%S} UTC)"
-
     def _poll(self, limit: float, interval: float, look: Callable[[], T | None]) -> T | None:
         """``look`` until it gives something or ``limit`` seconds are over; an API that is away is asked again."""
-        deadline = time.monotonic() + limit
-        while True:
-            try:
-                answer = look()
-            except KubeError as error:
-                self.report.once("api", f"Cluster's API: {error}", logging.DEBUG)
-                answer = None
-            if answer is not None:
-                return answer
-            now = time.monotonic()
-            if now >= deadline:
-                return None
-            time.sleep(min(interval, deadline - now))
+        return poll(
+            limit, interval, look, lambda error: self.report.once("api", f"Cluster's API: {error}", logging.DEBUG)
+        )
 
     def _initialize(self) -> None:
         own = self.settings.initialize_baremetal if self.inputs.platform == "baremetal" else self.settings.initialize
         limit = self._limit(own)
-        log.info(f"Waiting up to {self._until(limit)} for the cluster at {self.kube.host} to initialize...")
+        log.info(f"Waiting up to {until(limit)} for the cluster at {self.kube.host} to initialize...")
 
         def look() -> bool | None:
             try:
@@ -146,7 +150,7 @@ class Install:
 
     def _stable_operators(self) -> None:
         limit = self._limit(self.settings.operators)
-        log.info(f"Waiting up to {self._until(limit)} to ensure each cluster operator has finished progressing...")
+        log.info(f"Waiting up to {until(limit)} to ensure each cluster operator has finished progressing...")
         stability = operators.Stability(self.settings.stable_for)
         before: frozenset[str] | None = None
         last = "the cluster's API has not answered"

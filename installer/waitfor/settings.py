@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from installer.observe.service import Reach
@@ -20,6 +21,10 @@ class Settings(Reach):
     interval_quiet: float = 5.0
     quiet_after: float = 15.0
     bootstrap: float = 3600.0
+    # Without a service (`node0 wait-for`), as openshift-install's (reference/upi.md §2).
+    api: float = 1200.0
+    bootstrapping: float = 2700.0
+    bootstrapping_baremetal: float = 3600.0
     initialize: float = 2400.0
     initialize_baremetal: float = 3600.0
     operators: float = 1800.0
@@ -40,6 +45,11 @@ class Settings(Reach):
     unchanged_for: float = 300.0
     logs_wait: float = 120.0
     print_password: bool = True
+
+
+def until(seconds: float) -> str:
+    """Return how long something may take, and until when."""
+    return f"{duration(round(seconds))} (until {datetime.now(UTC) + timedelta(seconds=seconds):%H:%M:%S} UTC)"
 
 
 def duration(seconds: float) -> str:

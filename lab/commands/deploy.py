@@ -19,7 +19,7 @@ from lab.commands import interrupts, liveview, places
 from lab.commands.liveview import last_time, note_time
 from lab.commands.places import add_output
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, inputs, read, stood_in, topology_for, without_stand_ins
+from lab.deploy import Deployment, inputs, read, read_install, stood_in, topology_for, without_stand_ins
 from lab.errors import TopologyError
 from lab.evidence import summary
 from lab.evidence.phases import Phases
@@ -32,6 +32,7 @@ from lab.lab import Lab
 from lab.subject import hardware
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.topology import Bmc, MachineKind, Topology, changed, written
+from lab.upi import UserProvisioned
 
 KINDS = get_args(MachineKind)
 BMCS = get_args(Bmc)
@@ -44,7 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "directory",
         type=Path,
         metavar="DIR",
-        help="directory with install-config.yaml and agent-config.yaml, or cluster-manifests/; it is not changed",
+        help="directory with install-config.yaml and agent-config.yaml, or cluster-manifests/, or install-config.yaml "
+        "alone, for a cluster with a bootstrap machine (docs/upi.md); it is not changed",
     )
     add(
         "--iso",
@@ -144,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs(arguments.directory, skip)
     if arguments.iso is None and not ztp.is_ztp(arguments.directory):
         # node0 also shows inputs that it has consumed, of which there is nothing to copy.
-        read(arguments.directory)
+        (read_install if wanted.bootstrap else read)(arguments.directory)
     topology = chosen.sized(wanted)
     lab = Lab(topology, arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     notes = [f"machines: {line}" for line in hardware.raised(wanted, topology)]
@@ -203,7 +205,8 @@ class _Installation:
             lab,
         ):
             self.up, self.came_up = True, time.monotonic()
-            work = Deployment(lab, self.chosen.installer, self.chosen.subject)
+            kind_of = UserProvisioned if topology.bootstrap else Deployment
+            work = kind_of(lab, self.chosen.installer, self.chosen.subject)
             if view is not None:
                 view.machines, view.events = list(lab.nodes), work.directory / "logs/events.json"
             with afterwards(

@@ -1,7 +1,8 @@
 """haproxy's configuration as the load balancer that users bring: on platform none, or where they manage their own.
 
 It hands TCP through, as OpenShift's documentation has it: the API (6443) and the machine-config server (22623) to the
-control plane, ports 80 and 443 to the nodes that run the router. A server that is not ready gets no connection.
+control plane, and to the bootstrap machine while there is one, ports 80 and 443 to the nodes that run the router. A
+server that is not ready gets no connection.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def _section(name: str, addresses: tuple[str, ...], port: int, check: str, *, se
 
 def haproxy_config(topology: Topology) -> str:
     """Return the text of haproxy.cfg."""
+    first = (topology.bootstrap,) if topology.bootstrap else ()
+    servers = (*first, *topology.masters)
 
     def at(nodes: tuple[NodeSpec, ...], port: int) -> list[str]:
         return [f"{node.name} {bracketed(node.ip)}:{port}" for node in nodes]
@@ -46,8 +49,8 @@ def haproxy_config(topology: Topology) -> str:
     routers = topology.workers or topology.masters
     api, ingress = topology.api_addresses, topology.ingress_addresses
     rows = (
-        ("api", api, API_PORT, "/readyz", topology.masters, tls),
-        ("machine-config", api, MACHINE_CONFIG_PORT, "/healthz", topology.masters, tls),
+        ("api", api, API_PORT, "/readyz", servers, tls),
+        ("machine-config", api, MACHINE_CONFIG_PORT, "/healthz", servers, tls),
         ("http", ingress, HTTP_PORT, "/healthz/ready", routers, f"check port {ROUTER_PORT}"),
         ("https", ingress, HTTPS_PORT, "/healthz/ready", routers, f"check port {ROUTER_PORT}"),
     )

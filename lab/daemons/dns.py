@@ -82,7 +82,12 @@ def _boots(layout: Layout) -> Iterator[str]:
         yield "dhcp-match=set:ipxe,175"
         for number in _UEFI:
             yield f"dhcp-match=set:uefi,option:client-arch,{number}"
-        yield f"dhcp-boot=tag:ipxe,{layout.boot_url}/{IPXE_SCRIPT}"
+        if layout.topology.bootstrap:
+            # Each machine has an Ignition config of its role, and a script that names it.
+            for node in layout.topology.nodes:
+                yield f"dhcp-boot=tag:ipxe,tag:{script_tag(node)},{layout.boot_url}/{node.name}.ipxe"
+        else:
+            yield f"dhcp-boot=tag:ipxe,{layout.boot_url}/{IPXE_SCRIPT}"
         yield f"dhcp-boot=tag:!ipxe,tag:uefi,{IPXE_UEFI}"
         yield f"dhcp-boot=tag:!ipxe,tag:!uefi,{IPXE_BIOS}"
         yield "enable-tftp"
@@ -111,6 +116,11 @@ def _attachments(layout: Layout) -> Iterator[str]:
     if any(scripts.values()):
         yield "enable-tftp"
         yield f"tftp-root={layout.tftp}"
+
+
+def script_tag(node: NodeSpec) -> str:
+    """Make the tag by which dnsmasq knows a machine that boots a script of its own."""
+    return f"script-{node.name}"
 
 
 def san_tag(node: NodeSpec) -> str:
@@ -170,5 +180,6 @@ def _reservations(topology: Topology) -> Iterator[str]:
             # A bond may have any of its NICs' addresses.
             macs = [*(nic.mac for nic in link.nics), *link.clones]
             tags = [f"set:{san_tag(node)}"] if link in topology.iscsi_links(node) else []
+            tags += [f"set:{script_tag(node)}"] if topology.bootstrap and topology.boot == "pxe" else []
             for addresses in leased.values():
                 yield f"dhcp-host={','.join([*macs, *tags, *addresses, node.name])}"

@@ -39,7 +39,7 @@ from lab.layout import (
 )
 from lab.machines import failing
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
-from lab.topology import NodeSpec
+from lab.topology import NodeSpec, Topology
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -294,10 +294,16 @@ def _proxy(layout: Layout) -> Service:
     return Service(name="proxy", argv=argv, ready=Ready("tcp", layout.topology.gateway, PROXY_PORT))
 
 
+def write_balancer(root: Path, topology: Topology) -> Path:
+    """Write haproxy's configuration, which it reads when it starts; return its path."""
+    config = root / "load-balancer.cfg"
+    config.write_text(balancer.haproxy_config(topology))
+    return config
+
+
 def _load_balancer(layout: Layout) -> Service:
     """haproxy, in the place of the load balancer that users bring."""
-    config = layout.root / "load-balancer.cfg"
-    config.write_text(balancer.haproxy_config(layout.topology))
+    config = write_balancer(layout.root, layout.topology)
     ready = Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT)
     return Service(name="load-balancer", argv=("haproxy", "-db", "-f", str(config)), ready=ready)
 

@@ -71,6 +71,7 @@ def build(
     unused_macs = (mac for mac in lab_macs if mac not in macs)
     used = {host.name for host, _ in cluster.hosts}
     rendezvous, nodes = cluster.rendezvous, []
+    alone = sum(role != "bootstrap" for _, role in cluster.hosts) == 1
     names = {segment_id: f"net{index}" for index, segment_id in enumerate(own)}
     names[id(plan.home)] = "machine"
     for host, role in cluster.hosts:
@@ -80,7 +81,7 @@ def build(
         if role == "master" and rendezvous and rendezvous not in pool.taken and asks(host, rendezvous):
             rendezvous_ip, rendezvous = rendezvous, ""
             pool.taken.add(rendezvous_ip)
-        memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else _memory(host, role))
+        memory = memory_mib or (SNO_MIB if alone else _memory(host, role))
         common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
         common |= {"vcpu": vcpu} if vcpu else {}
         common |= {"tpm": True} if cluster.tpm else {}

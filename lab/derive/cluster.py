@@ -97,6 +97,9 @@ def read(inputs: Inputs) -> Cluster:
     ]
     if problems:
         raise ConfigsError(problems)
+    # No host leads where the user boots machines (docs/upi.md).
+    alone = inputs.source == "configs" and not inputs.rendezvous_ip
+    bootstrap: tuple[tuple[Host, Role], ...] = ((Host("bootstrap"), "bootstrap"),) if alone else ()
     encryption = inputs.disk_encryption
     mode = encryption.mode if encryption and encryption.enable_on not in ("", "none") else ""
     return Cluster(
@@ -111,11 +114,13 @@ def read(inputs: Inputs) -> Cluster:
         # Without the servers that are given by name: the lab has none of those.
         ntp=tuple(str(clock) for text in inputs.ntp_sources if (clock := words.address(text))),
         minimal=inputs.minimal_iso,
-        hosts=_fenced(_placed(_with_bootstrap(hosts, inputs), inputs), inputs),
+        hosts=(*bootstrap, *_fenced(_placed(_with_bootstrap(hosts, inputs), inputs), inputs)),
         # A proxy for either scheme is the registry's too, as far as the lab is concerned.
         proxy=inputs.proxy is not None and bool(inputs.proxy.http_proxy or inputs.proxy.https_proxy),
         # Elsewhere OpenShift leaves the load balancer to the user.
-        load_balancer=inputs.user_managed_load_balancer if inputs.platform == "baremetal" else total > 1,
+        load_balancer=inputs.user_managed_load_balancer
+        if inputs.platform == "baremetal"
+        else total + len(bootstrap) > 1,
         inner=tuple(map(ip_network, [*(entry.cidr for entry in inputs.cluster_networks), *inputs.service_networks])),
         tpm=mode == "tpmv2",
         tang=mode == "tang",

@@ -194,11 +194,13 @@ def write_configs(
 ) -> None:
     """Write install-config.yaml and agent-config.yaml (0600: one holds the pull secret) into `directory`.
 
+    Where the user boots machines, there is no agent-config.yaml.
+
     `edit` may change the two before they are written.
     """
     install, agent = install_config(topology, access), agent_config(topology)
     if edit is not None:
         edit(install, agent)
-    files = {"install-config.yaml": install, "agent-config.yaml": agent}
+    files = {"install-config.yaml": install, **({} if topology.bootstrap else {"agent-config.yaml": agent})}
     for name, content in files.items():
         write_private(directory / name, yaml.safe_dump(content, sort_keys=False))

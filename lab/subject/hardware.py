@@ -55,8 +55,12 @@ def _hardware(limits: Mapping[str, Any]) -> Hardware:
 def sized(topology: Topology, wanted: Mapping[str, Hardware]) -> Topology:
     """Return the topology with each machine at least as large as its role demands. What it has more of stays."""
 
+    alone = sum(node.role != "bootstrap" for node in topology.nodes) == 1
+
     def grown(node: NodeSpec) -> NodeSpec:
-        least = wanted["sno" if len(topology.nodes) == 1 else node.role]
+        if node.role == "bootstrap":
+            return node  # no service judges it
+        least = wanted["sno" if alone else node.role]
         vcpu, memory_mib = max(node.vcpu, least.vcpu), max(node.memory_mib, least.memory_mib)
         disk_gib = max(node.disk_gib, least.disk_gib)
         disks = tuple(msgspec.structs.replace(disk, size_gib=disk_gib) if disk.root else disk for disk in node.disks)

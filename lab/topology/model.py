@@ -26,6 +26,9 @@ FROM_NETWORK = ("pxe", "http-boot")
 #: Ways to boot on which the live system is on a USB stick.
 FROM_STICK = ("usb", "config-image")
 
+#: Ways to boot where users provide machines, the bootstrap machine among them.
+USER_PROVISIONED = ("iso", "pxe")
+
 MACHINE_NETWORK = "192.168.111.0/24"
 
 
@@ -100,6 +103,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from words.domain("base_domain", self.base_domain)
         if not self.nodes:
             yield "nodes", "a lab needs machines"
+        yield from self._bootstraps()
         yield from self._listed_networks() if self.networks else self._single_network()
         yield from self._attachments()
         yield from self._vips()
@@ -114,6 +118,18 @@ class Topology(Checked, frozen=True, kw_only=True):
         if not self.load_balancer:
             taken += self._virtual_addresses()
         yield from taken_elsewhere(self.networks, {text: path for path, text in reversed(taken)})
+
+    def _bootstraps(self) -> Iterator[Problem]:
+        begun = [i for i, node in enumerate(self.nodes) if node.role == "bootstrap"]
+        for i in begun[1:]:
+            yield f"nodes[{i}].role", f"nodes[{begun[0]}] is the bootstrap machine already"
+        if begun and self.platform != "baremetal" and not self.load_balancer:
+            yield "load_balancer", "must be true: api has to lead to the bootstrap machine first, then to masters"
+        if begun and self.boot not in USER_PROVISIONED:
+            yield (
+                "boot",
+                f"{self.boot} is not for machines with a bootstrap machine; use {' or '.join(USER_PROVISIONED)}",
+            )
 
     def _single_network(self) -> Iterator[Problem]:
         if words.subnet(self.machine_network) is None:
@@ -326,6 +342,11 @@ class Topology(Checked, frozen=True, kw_only=True):
     def fenced(self) -> bool:
         """True if there are two masters and no arbiter: they fence each other."""
         return len(self.masters) == 2 and not self.arbiters
+
+    @property
+    def bootstrap(self) -> NodeSpec | None:
+        """The machine that begins the cluster and leaves, where users boot machines themselves; else None."""
+        return next((n for n in self.nodes if n.role == "bootstrap"), None)
 
     @property
     def arbiters(self) -> tuple[NodeSpec, ...]:

@@ -13,7 +13,8 @@ from lab.topology.disks import DISK_GIB, MOST, Disk, kernel_names
 from lab.topology.nics import LAST_BUS, Attached, Bond, Nic, only_nic
 from lab.topology.problems import Checked, Problem, unique, within
 
-Role = Literal["master", "worker", "arbiter"]
+#: `bootstrap` is the machine that begins a cluster and is no part of it (docs/upi.md).
+Role = Literal["master", "worker", "arbiter", "bootstrap"]
 Firmware = Literal["uefi", "bios"]
 # The profiles of lab/bmcs/profiles.yaml.
 Bmc = Literal[

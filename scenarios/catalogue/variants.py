@@ -256,6 +256,21 @@ def _none_platform(topology: Topology) -> Topology:
     return msgspec.structs.replace(topology, platform="none", load_balancer=True, **bare)
 
 
+def _user_provisioned(topology: Topology) -> Topology:
+    """Add a bootstrap machine in front of machines that the user boots, behind a load balancer of the user's."""
+    last, count = topology.nodes[-1], len(topology.nodes)
+    bootstrap = NodeSpec(
+        name="bootstrap",
+        role="bootstrap",
+        mac=f"52:54:00:6e:30:{count:02x}",
+        ip=str(ip_address(last.ip) + 1),
+        vcpu=topology.nodes[0].vcpu,
+        memory_mib=last.memory_mib,
+        firmware=last.firmware,
+    )
+    return msgspec.structs.replace(_none_platform(topology), nodes=(*topology.nodes, bootstrap))
+
+
 def _external_platform(topology: Topology) -> Topology:
     """Choose platform external: as none, with a cloud of the user's that the cluster knows by its name."""
     return msgspec.structs.replace(_none_platform(topology), platform="external", load_balancer=len(topology.nodes) > 1)
@@ -416,6 +431,7 @@ VARIANTS = FEATURES | {
     "added": Variant(machines=partial(_workers, number=1), install_config=_no_workers, agent_config=_last_left_out),
     "hub_cluster": Variant(machines=_hub_cluster, install_config=_no_workers, agent_config=_first_alone),
     "discovery_minimal": Variant(),
+    "upi": Variant(machines=_user_provisioned),
     **{bmc: Variant(machines=_with_bmcs(bmc)) for bmc in BROKEN_BMCS},
     **{row.name: Variant(machines=_wanted(row)) for row in ROWS},
 }

@@ -130,18 +130,24 @@ class InstallConfig:
     @property
     def enough_members(self) -> int:
         """Count the voting members of etcd before the bootstrap host may go: itself and two more, or one where there
-        are to be two (reference/cluster.md §2.5, delayed HA)."""
-        return 2 if self.fenced else 3
+        are to be two (reference/cluster.md §2.5, delayed HA) or is to be one."""
+        return min(self.etcd_members + (0 if self.fenced else 1), 3)
 
     @property
     def first_api_servers(self) -> int:
         """Count the other nodes with an API server before the bootstrap host may go: beside an arbiter there is one."""
-        return min(2, self.control_plane_replicas - 1)
+        return max(min(2, self.control_plane_replicas - 1), 1)
 
     @property
     def single_node(self) -> bool:
-        """One control plane node and nothing else: bootstrap in place."""
+        """One control plane node and nothing else."""
         return self.control_plane_replicas == 1 and self.compute_replicas == 0
+
+    @property
+    def in_place(self) -> bool:
+        """A single node that bootstraps itself: `bootstrapInPlace` names its disk. Without that, a bootstrap machine
+        does it."""
+        return self.single_node and bool(self.installation_disk)
 
     @property
     def node_grace_seconds(self) -> int:

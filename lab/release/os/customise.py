@@ -20,6 +20,7 @@ ENABLED: Mapping[str, str] = {
     "NetworkManager.service": "multi-user.target",
     "NetworkManager-wait-online.service": "network-online.target",
     "chrony.service": "multi-user.target",
+    "coreos-installer.service": "multi-user.target",
     "coreos-update-ca-trust.service": "sysinit.target",
     "getty@tty1.service": "getty.target",
     "ignition-firstboot-complete.service": "multi-user.target",

@@ -55,7 +55,7 @@ def stages(cluster: Cluster, host: Host) -> list[Stage]:
 def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
     """Return the bootstrap host's own control plane, in the order in which it starts."""
     config = cluster.config
-    if config.single_node:
+    if config.in_place:
         etcd = staticpods.etcd(host.node_ip, host.node_name, alone=True, listen=config.any_address)
         return [etcd, staticpods.kube_apiserver(config, host.node_ip)]
     return [
@@ -75,7 +75,7 @@ def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -
     config = cluster.config
     signer = cluster.pairs["etcd-signer"]
     files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, host.addresses)}
-    if config.single_node:
+    if config.in_place:
         return files
     for pool in config.pools:
         if pool != "worker":
@@ -264,7 +264,7 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
         ("kube-system", "kube-scheduler"),
     ):
         kube.delete(lease.API, "Lease", name, namespace)
-    if cluster.config.fenced:
+    if cluster.config.etcd_members < 3:
         files = host.kubernetes / "static-pod-resources" / "cluster-version-operator"
         cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
         scaling.leave(Etcd(["https://localhost:2379"], str(files / "etcd-ca.crt"), cert))
@@ -279,7 +279,7 @@ def run(host: Host, root: Path = Path("/")) -> None:
     objects = [*bootstrap_objects(root, cluster.release_image), *from_user, *machines]
     render(cluster, host, machines)
     say(host, "rendered")
-    way = run_in_place if cluster.config.single_node else run_for_others
+    way = run_in_place if cluster.config.in_place else run_for_others
     way(cluster, host, machines, objects)
 
 

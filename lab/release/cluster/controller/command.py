@@ -43,6 +43,8 @@ NAMESPACE = "assisted-installer"
 #: An approver's Lease, before its node's name: renewed after a look at all CSRs, each so many seconds.
 LEASE_PREFIX = "assisted-installer-controller-"
 BEAT_SECONDS = 30.0
+#: The invoker of an installation whose machines a user boots (`openshift-install-manifests`).
+USER_INVOKER = "user"
 #: The longest pause, in which a node waits. CSRs are looked at when one changes, and with each beat.
 POLL_SECONDS = 5.0
 
@@ -191,9 +193,17 @@ class Approver:
 
 
 def expected_nodes(kube: Kube) -> int | None:
-    """Return the number of nodes that the install-config asked for; None while it is not in the cluster."""
+    """Return the number of nodes that may join by themselves; None while the install-config is not in the cluster.
+
+    They are all that it asks for where hosts were discovered. Of a user's own infrastructure nobody but the user knows
+    a worker (reference/upi.md §3).
+    """
     config = read_config(kube)
-    return config.nodes if config else None
+    if config is None:
+        return None
+    invoked = kube.get("v1", "ConfigMap", "openshift-install-manifests", "openshift-config") or {}
+    by_user = (invoked.get("data") or {}).get("invoker") == USER_INVOKER
+    return config.etcd_members if by_user else config.nodes
 
 
 def ready_event(kube: Kube) -> None:

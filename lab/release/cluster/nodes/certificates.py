@@ -93,7 +93,7 @@ class Rotation:
         pairs = {asset: entry.pair for asset, entry in (kept | dict(plan.changed)).items()}
         cluster = Cluster(config, pairs, self._release_image, self._images, plan.trusted)
         self._put(resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)))
-        due = self._etcd(pairs["etcd-signer"], now, day, single_node=config.single_node)
+        due = self._etcd(pairs["etcd-signer"], now, day, in_place=config.in_place)
         for (namespace, name), key, signer in (
             (kubeletca.SOURCE, kubeletca.KEY, "kube-apiserver-to-kubelet-signer"),
             (("openshift-ingress", "service-ca-bundle"), "service-ca.crt", "openshift-service-serving-signer"),
@@ -148,7 +148,7 @@ class Rotation:
             log.info("Certificate %s (%s) is renewed: %s", place, asset, reason)
             self._send(obj, f"{kind}UpdateRequired", f"{place} is renewed: {reason}")
 
-    def _etcd(self, signer: Pair, now: dt.datetime, day: dt.timedelta, *, single_node: bool) -> dt.datetime:
+    def _etcd(self, signer: Pair, now: dt.datetime, day: dt.timedelta, *, in_place: bool) -> dt.datetime:
         """Renew what members of etcd have of their own; return when the next is due."""
         lifetime, due = tls.ETCD * (day / DAY), now + DAY
         for node in self._kube.list("v1", "Node"):
@@ -156,7 +156,7 @@ class Rotation:
             if machineconfig.role_of(node) not in ("master", "arbiter") or not ips:
                 continue
             stored = self._kube.get("v1", "Secret", PERSONAL + name, NAMESPACE)
-            if stored is None and not single_node:
+            if stored is None and not in_place:
                 continue  # it has none before it joins
             files = files_of(stored) if stored else {}
             old = files.get("etcd-certs/server.crt", "")

@@ -277,7 +277,7 @@ class Revisions:
         if not state.current and not state.target:
             done = [n for n in range(1, self.latest + 1) if _phase(installers, n, name) == "Succeeded"]
             # One node's first revision came with its Ignition config.
-            number = done[-1] if done else 1 if self._wanted.config.single_node and self.latest else 0
+            number = done[-1] if done else 1 if self._wanted.config.in_place and self.latest else 0
             return NodeState(number) if number and self._runs(view, name, KINDS["Etcd"]) else state
         if not state.target:
             return state

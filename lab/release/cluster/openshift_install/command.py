@@ -177,10 +177,15 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
         raise ConfigError(
             "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
         )
-    few = config.etcd_members < (len(config.fencing) if config.fenced and config.fencing else 3)
-    if not single_node and (config.control_plane_replicas < 2 or few):
-        # The bootstrap host becomes a control plane node itself: others have etcd meanwhile, or one that can be fenced.
-        rule = "must be 3 or more, or 2 with an arbiter or fencing; use create single-node-ignition-config for one node"
+    if single_node and not config.in_place:
+        raise ConfigError(
+            "install-config.yaml", "bootstrapInPlace.installationDisk", "must name the disk to install on"
+        )
+    if not single_node and config.in_place:
+        rule = "is for create single-node-ignition-config; leave it out where a bootstrap machine is used"
+        raise ConfigError("install-config.yaml", "bootstrapInPlace", rule)
+    if not single_node and config.etcd_members == 2 and not (config.fenced and config.fencing):
+        rule = "must be 3 or more, or 2 with an arbiter or fencing, or 1"
         raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
     if not (directory / "manifests" / "cluster-config.yaml").exists():
         create_manifests(directory, assets)

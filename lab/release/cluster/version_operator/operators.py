@@ -150,7 +150,7 @@ class Operators:
             begun = self._rollout.begun
             # A release's static pods come at the turn of the first operator that has any.
             revising = (begun is None or REVISED[0] in begun) and self._revisions.step(seen)
-            if seen.config.single_node and len(seen.etcd_nodes) < 2 and self._scaling is None:
+            if seen.config.in_place and len(seen.etcd_nodes) < 2 and self._scaling is None:
                 return revising
             if self._scaling is None:
                 self._scaling = Scaling(self._kube, self._files, wanted, self._revisions)

@@ -38,6 +38,7 @@ CONFIG = {
     "metadata": {"name": "c"},
     "baseDomain": "d.example",
     "controlPlane": {"replicas": 1},
+    "bootstrapInPlace": {"installationDisk": "/dev/vda"},
     "compute": [{"name": "worker", "replicas": 0}],
     "networking": {"machineNetwork": [{"cidr": "192.0.2.0/24"}]},
     "platform": {"none": {}},

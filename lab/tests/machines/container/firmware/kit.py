@@ -87,6 +87,16 @@ def embed(iso: Path, config: dict[str, Any], more: bytes = b"") -> None:
         file.write(packed.ljust(area.length, b"\0"))
 
 
+def reset(iso: Path) -> None:
+    """Empty the embed area."""
+    with iso.open("rb") as image:
+        area = Iso(image, iso).find("images/ignition.img")
+        assert area is not None
+    with iso.open("r+b") as file:
+        file.seek(area.offset)
+        file.write(bytes(area.length))
+
+
 def iso_with(folder: Path, config: dict[str, Any]) -> Path:
     """Copy the machine OS with a config; it shares its blocks where the file system can."""
     copy = folder / "machine.iso"

@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -46,6 +47,40 @@ def test_an_installed_disk_boots_and_ignition_runs_once(tmp_path: Path) -> None:
         text = machine.wait_for("proven login:")
     assert "ignition.firstboot" not in text
     assert "Ignition (" not in text
+
+
+_NAMED = {
+    "ignition": {"version": "3.3.0"},
+    "storage": {"files": [file for file in kit.CONFIG["storage"]["files"] if file["path"] != "/etc/hostname"]},
+    "systemd": kit.CONFIG["systemd"],
+}
+
+
+@pytest.mark.parametrize("config", [True, False], ids=["a config for the live system", "none"])
+def test_a_live_system_installs_itself_as_its_arguments_say(tmp_path: Path, config: bool) -> None:
+    target = {"path": "/etc/target.ign", "contents": {"source": "data:," + quote(json.dumps(_NAMED))}}
+    iso = kit.iso_with(tmp_path, {"ignition": {"version": "3.3.0"}, "storage": {"files": [target]}})
+    url = "file:///etc/target.ign" if config else "skip"
+    network = "ip=192.168.7.2::192.168.7.1:255.255.255.0:named:eth0:none nameserver=192.168.7.1"
+    kit.set_kargs(iso, lambda text: f"{text} coreos.inst.install_dev=vda coreos.inst.ignition_url={url} {network}")
+    if not config:
+        kit.reset(iso)
+    disk = tmp_path / "disk.img"
+    with disk.open("wb") as file:
+        file.truncate(8 << 30)
+    machine_spec = kit.spec(tmp_path, cdrom=str(iso), disks=kit.disks(vda=disk))
+    with kit.powered(tmp_path / "m", machine_spec) as machine:
+        machine.wait_for("Install complete.")
+        text = machine.wait_for("Reached target reboot.target")
+    assert f"coreos-installer install /dev/vda{' --ignition-file ' if config else ''}" in text
+    assert f"--firstboot-args rd.neednet=1 {network}" in text
+    if not config:
+        return
+    with kit.powered(tmp_path / "m", machine_spec) as machine:
+        machine.wait_for(f"proof: {kit.PROOF}")
+        # The network of the arguments stays, and the name in it.
+        text = machine.wait_for("named login:")
+    assert "coreos.liveiso" not in text
 
 
 _FIRST = {
