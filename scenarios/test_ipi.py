@@ -1,6 +1,8 @@
 """Hosts that node0 itself boots by their BMCs: `node0 agent boot`, and `node0 create cluster` (docs/ipi.md)."""
 
 import json
+import os
+import signal
 from typing import Any
 
 import pytest
@@ -102,7 +104,8 @@ def test_a_cluster_is_created_and_destroyed_by_its_bmcs(deployment: Deployment) 
     ):
         log = directory / ".openshift_install.log"
         wait_until(lambda: log.exists() and "for the Kubernetes API" in log.read_text(), 900, "all to be started")
-        killed.kill()
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait(30)
     with lab.phase("create cluster"):
         run("create", "cluster", timeout=CREATE_SECONDS)
     for name in lab.nodes:
@@ -110,6 +113,8 @@ def test_a_cluster_is_created_and_destroyed_by_its_bmcs(deployment: Deployment) 
     nodes = Installation(deployment).kubectl_json("get", "nodes")["items"]
     assert {node["metadata"]["name"] for node in nodes} == {node.name for node in deployment.topology.nodes}
     assert [node.media.inserted() for node in lab.nodes.values()] == [None] * len(lab.nodes)
+    log_text = log.read_text()
+    assert not [bmc.password for bmc in lab.access.bmcs if bmc.password in log_text]
     with lab.phase("destroy cluster"):
         run("destroy", "cluster", timeout=600)
     assert {node.power.state() for node in lab.nodes.values()} == {PowerState.OFF}
