@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,8 @@ from installer.observe.service import Reach, watcher
 
 log = logging.getLogger("installer.ipi.boot")
 
-BOOKS = ".node0_agent_boot.json"
+#: The folder with the books, which is locked for the length of a run: wait-for locks the asset directory itself.
+FOLDER, BOOKS = ".node0_boot", ".node0_boot/books.json"
 LOOK_AGAIN_SECONDS = 2.0
 # Machines with much memory take ten minutes to their boot loader.
 QUIET_SECONDS = 1200.0
@@ -49,7 +51,7 @@ class Options:
 
 def run(directory: Path, options: Options) -> int:
     """Run the command; returns 0. Raises InstallerError."""
-    with locked(directory):
+    with contextlib.nullcontext() if options.plan else alone(directory / FOLDER):
         install = install_config(directory)
         image = agent_iso(directory)
         inputs = state.load(directory, with_password=False)
@@ -71,6 +73,14 @@ def run(directory: Path, options: Options) -> int:
                 service.close()
     log.info("All %d hosts run from their disks, and the image is in none of their drives", len(targets))
     return 0
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder of the command's own, which is made. Raises DirectoryBusy."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with locked(folder):
+        yield
 
 
 def install_config(directory: Path) -> InstallConfig:

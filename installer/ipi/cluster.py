@@ -30,7 +30,7 @@ from installer.hub.baremetal.provisioner import Failed, Outcome, Power
 from installer.hub.kube.api import Api, KubeError
 from installer.hub.kube.kinds import Json, Key
 from installer.ipi import hostimage, imageserver
-from installer.ipi.boot import install_config
+from installer.ipi.boot import alone, install_config
 from installer.ipi.media import Media
 from installer.ipi.plan import Action, Step, decide
 from installer.ipi.record import Record
@@ -44,8 +44,8 @@ from installer.waitfor.settings import Settings, duration
 
 log = logging.getLogger("installer.ipi.cluster")
 
-BOOKS = ".node0_cluster.json"
-IMAGES = ".node0_images"
+#: The folder with books and images, which is locked for the length of a run: waiting locks the asset directory itself.
+FOLDER, BOOKS = ".node0_cluster", ".node0_cluster/books.json"
 BOOTSTRAP = "bootstrap"
 REMOVED = "removed"
 # As openshift-install: 20 minutes for the API, 45 for the bootstrap on bare metal 60.
@@ -79,7 +79,7 @@ class Machines:
 
 def create(directory: Path, options: Options) -> int:
     """Run the command; returns 0. Raises InstallerError."""
-    with locked(directory), ExitStack() as stack:
+    with alone(directory / FOLDER), ExitStack() as stack:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         install = install_config(directory)
         check(install)
@@ -87,15 +87,17 @@ def create(directory: Path, options: Options) -> int:
         machines = machines_of(install, options, ca, removed=step_of(directory) == REMOVED)
         refuse_unusable(machines.targets)
         if not (directory / "bootstrap.ign").exists():
-            create_target("ignition-configs", directory)
+            with locked(directory):
+                create_target("ignition-configs", directory)
         record = Record.load(directory / BOOKS, directory / "bootstrap.ign", [])
         paths = images(directory, install, machines, record)
         steps = decided(machines, record, paths, options)
         addresses = list(dict.fromkeys(imageserver.address_towards(t.address.url) for t in machines.targets))
-        served = {paths[target.name]: directory / IMAGES / f"{target.name}.iso" for target in machines.targets}
+        served = {paths[target.name]: directory / FOLDER / f"{target.name}.iso" for target in machines.targets}
         stack.enter_context(imageserver.serving(served, addresses, options.ports))
         Run(directory, install, machines, record, paths=paths, ports=options.ports).carry_out(steps)
-    shutil.rmtree(directory / IMAGES, ignore_errors=True)
+    for image in (directory / FOLDER).glob("*.iso"):
+        image.unlink()
     return 0
 
 
@@ -156,8 +158,11 @@ def machines_of(install: InstallConfig, options: Options, ca: str, *, removed: b
         except ConfigError as error:
             shown = str(error).replace(f"{INSTALL_CONFIG_FILE}: {HOSTS}[{BOOTSTRAP}].", f"{options.bootstrap}: ")
             raise ConfigError(shown) from None
-        if taken := [other.name for other in all_targets if other.address == target.address]:
-            raise ConfigError(f"{options.bootstrap}: bmc.address is also that of {taken[0]}")
+        if taken := [other.name for other in all_targets if other.address == target.address and other.role == "master"]:
+            raise ConfigError(
+                f"{options.bootstrap}: bmc.address is also that of {taken[0]}: the bootstrap machine may become a "
+                "worker, but no master"
+            )
         targets.insert(0, target)
         hosts[BOOTSTRAP] = host
     return Machines(targets, hosts)
@@ -189,8 +194,7 @@ def refuse_unusable(targets: Sequence[Target]) -> None:
 
 def images(directory: Path, install: InstallConfig, machines: Machines, record: Record) -> dict[str, str]:
     """Make the machines' images, where they are not there; returns their paths on the server. Raises InstallerError."""
-    folder = directory / IMAGES
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = directory / FOLDER
     base: Path | None = None
     paths = {}
     for target in machines.targets:
@@ -216,8 +220,12 @@ def images(directory: Path, install: InstallConfig, machines: Machines, record: 
 def decided(machines: Machines, record: Record, paths: dict[str, str], options: Options) -> dict[str, Step]:
     """Return each machine's step. Raises InstallerError for those that run or whose drives hold others' images."""
     looks = look(machines.targets)
+    # A worker that is the bootstrap machine until then is not in anybody else's use.
+    busy = {target.address for target in machines.of(BOOTSTRAP)}
     steps = {
-        target.name: decide(target, looks[target.name], record, paths[target.name], force=options.force)
+        target.name: Step(Action.BOOT, "boot it after the bootstrap")
+        if target.role == "worker" and target.address in busy
+        else decide(target, looks[target.name], record, paths[target.name], force=options.force)
         for target in machines.targets
     }
     refused = {name: step.text for name, step in steps.items() if step.action is Action.REFUSE}
@@ -274,11 +282,7 @@ class Run:
         def start(target: Target) -> str:
             return self._media.start(target, self._paths[target.name])
 
-        try:
-            problems = [problem for problem in each(waiting, start).values() if problem]
-        except BaseException:
-            self._media.stop.set()
-            raise
+        problems = [problem for problem in each(waiting, start, self._media.stop).values() if problem]
         for problem in problems:
             log.error(problem)
         if problems:
@@ -406,10 +410,10 @@ def switched_off(targets: Sequence[Target]) -> list[str]:
 
 def destroy(directory: Path, options: Options) -> int:
     """Switch all machines of the cluster off and take our images out; returns 0. Raises InstallerError."""
-    with locked(directory), ExitStack() as stack:
+    if not (directory / BOOKS).exists():
+        raise ConfigError(f"{directory}: no cluster was created here: there is no {BOOKS}")
+    with alone(directory / FOLDER), ExitStack() as stack:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        if not (directory / BOOKS).exists():
-            raise ConfigError(f"{directory}: no cluster was created here: there is no {BOOKS}")
         install = install_config(directory)
         ca = stack.enter_context(authorities(install))
         record = Record.load(directory / BOOKS, directory / "bootstrap.ign", [])
@@ -422,7 +426,6 @@ def destroy(directory: Path, options: Options) -> int:
             log.error(problem)
         if problems or full:
             raise InstallerError("not all machines were switched off and emptied: see above, then run this again")
-        (directory / BOOKS).unlink()
-        shutil.rmtree(directory / IMAGES, ignore_errors=True)
+        shutil.rmtree(directory / FOLDER)
     log.info("%d machines are switched off, and our image is in none of their drives", len(started))
     return 0

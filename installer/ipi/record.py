@@ -22,6 +22,9 @@ class Books(msgspec.Struct):
     hosts: dict[str, str] = {}
     urls: list[str] = []
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.hosts!r})"
+
 
 class Record:
     """The books of one asset directory; each change is on the disk when it returns. Safe for threads."""

@@ -46,8 +46,8 @@ class Target:
     tls: Literal["1.1", "1.2"] = "1.2"
     field: str = ""
 
-    def machine(self, answer_seconds: float = 60.0) -> RedfishMachine:
-        """Return a client of its BMC."""
+    def machine(self, answer_seconds: float = 0.0) -> RedfishMachine:
+        """Return a client of its BMC, which has that long for an answer; a minute unless it is given."""
         return RedfishMachine(
             self.address,
             self.account,
@@ -130,10 +130,16 @@ def look(targets: Sequence[Target]) -> dict[str, Seen | Failed]:
     return each(targets, of)
 
 
-def each(targets: Sequence[Target], act: Callable[[Target], T]) -> dict[str, T]:
-    """Act on all machines at once; returns the values by their names."""
+def each(targets: Sequence[Target], act: Callable[[Target], T], stop: threading.Event | None = None) -> dict[str, T]:
+    """Act on all machines at once; returns the values by their names. An interrupt sets `stop`, which ends steps."""
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        return dict(zip((target.name for target in targets), pool.map(act, targets), strict=True))
+        values = pool.map(act, targets)
+        try:
+            return dict(zip((target.name for target in targets), values, strict=True))
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            raise
 
 
 def refusals(looks: Mapping[str, Seen | Failed]) -> dict[str, str]:

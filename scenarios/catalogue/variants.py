@@ -219,8 +219,8 @@ def _unlike_bmcs(topology: Topology) -> Topology:
 
 
 def _with_bootstrap(topology: Topology) -> Topology:
-    """Have one machine more, for the bootstrap, and BMCs of vendors whose virtual media read HTTP or HTTPS. No machine
-    does more than the others, so each has one processor."""
+    """Have a worker, which is the bootstrap before, and BMCs of vendors whose virtual media read HTTP or HTTPS. No
+    machine does more than the others, so each has one processor."""
     kinds: tuple[Bmc, ...] = ("idrac10", "ilo", "openbmc", "xcc")
     nodes = _workers(topology, 1).nodes
     nodes = tuple(msgspec.structs.replace(node, bmc=bmc, vcpu=1) for node, bmc in zip(nodes, kinds, strict=True))
@@ -422,7 +422,7 @@ VARIANTS = FEATURES | {
     "agent_only": Variant(),
     "power_cut": Variant(),
     "agent_boot": Variant(machines=_unlike_bmcs),
-    "ipi": Variant(machines=_with_bootstrap, install_config=_no_workers),
+    "ipi": Variant(machines=_with_bootstrap),
     "service_killed": Variant(),
     "discovery": Variant(),
     "interactive": Variant(),

@@ -159,6 +159,7 @@ def command(image: Path, targets, **changed):
     """Provide one run's books and options, with its image server up."""
     words = {"ports": (free_port(), free_port()), "timeout": 60.0, "image_urls": (SHARE,)} | changed
     options = boot.Options(**words)
+    (image.parent / boot.FOLDER).mkdir(exist_ok=True)
     record = Record.load(image.parent / boot.BOOKS, image, list(options.image_urls))
     path = record.path_of(image)
     with imageserver.serving({path: image}, ["127.0.0.1"], options.ports):

@@ -64,17 +64,17 @@ class RedfishMachine:
         verify: bool | str = True,
         boot_mode: str = "",
         tls: Literal["1.1", "1.2"] = "1.2",
-        answer_seconds: float = ANSWER_SECONDS,
+        answer_seconds: float = 0.0,
     ) -> None:
         """`verify` as in requests: the BMC's certificate is (not) verified, or verified by that file of authorities;
         `boot_mode` as in `spec.bootMode`, empty for the one that the machine has; `tls` is the oldest version that may
-        be spoken, `answer_seconds` the deadline of an answer."""
+        be spoken, `answer_seconds` the deadline of an answer, a minute unless it is given."""
         self._address = address
         self._account = account
         self._boot_mode = boot_mode
         self._connection = Connection(
             f"{address.url}/redfish/v1/", account.user, account.password,
-            verify=verify, connect_seconds=CONNECT_SECONDS, answer_seconds=answer_seconds,
+            verify=verify, connect_seconds=CONNECT_SECONDS, answer_seconds=answer_seconds or ANSWER_SECONDS,
             attempts=1, tls=tls,
         )  # fmt: skip
         self._order: tuple[Power, float] | None = None

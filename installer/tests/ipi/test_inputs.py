@@ -79,7 +79,7 @@ def test_bmcs_without_virtual_media_are_named_all():
         ({"bmc": {"address": "redfish-virtualmedia://192.0.2.9"}}, "boot.yaml: bmc.username: missing"),
         (
             {"bmc": {**BMC, "address": "redfish-virtualmedia+https://192.0.2.2/redfish/v1/Systems/1"}},
-            "boot.yaml: bmc.address is also that of master-2",
+            "boot.yaml: bmc.address is also that of master-2: the bootstrap machine may become a worker",
         ),
     ],
 )
