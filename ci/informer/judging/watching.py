@@ -119,14 +119,16 @@ class Watch:
             return None
         if base.runs < self.levels.least:
             # What a job without a history was taken to have would make a regression of whatever fails now and then.
-            return self._passed()
+            self._passed()
+            return None
         stretches = self._settled(usual, again)
         likely = [stretch for stretch in stretches if stretch.ratio >= self.levels.alarm]
         regressed = [
             (release, assessment.p) for release in likely if (assessment := assess(release.sample, usual)).status.bad
         ]
         if not regressed:
-            return self._passed()
+            self._passed()
+            return None
         worst, p = max(regressed, key=lambda pair: pair[0].ratio)
         back = self.closed is not None and reopens(self.closed, day)
         self.finding, self._nights = Finding(worst.since, day, worst.sample, base, p=p, again=back), []
