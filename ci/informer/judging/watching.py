@@ -117,11 +117,11 @@ class Watch:
             if _greatest(self._stretches(usual, -1)) >= self.levels.closing:
                 self.finding, self.closed, self._nights = None, day, []
             return None
+        stretches = self._settled(usual, again)
         if base.runs < self.levels.least:
-            # What a job without a history was taken to have would make a regression of whatever fails now and then.
+            # Held against what an unknown job is taken to have had, whatever fails now and then would be a regression.
             self._passed()
             return None
-        stretches = self._settled(usual, again)
         likely = [stretch for stretch in stretches if stretch.ratio >= self.levels.alarm]
         regressed = [
             (release, assessment.p) for release in likely if (assessment := assess(release.sample, usual)).status.bad
