@@ -1,13 +1,9 @@
 """Which image's change broke a payload, by the rubric."""
 
 from datetime import date, timedelta
-from pathlib import Path
 
 import pytest
 
-from ci.bench.judges import broken
-from ci.informer.cli import main
-from ci.informer.history.store import History
 from ci.informer.judging import blame
 from ci.informer.judging.blame import Failure
 from lab.evidence.symptoms import Label
@@ -75,20 +71,3 @@ def test_nobody_is_accused_where_nothing_says_who(failures, changed, why):
 
 def test_payloads_whose_images_are_not_known_are_undecided():
     assert "before are not known" in blame.judge(CONSOLE, DAY, {}, IMAGES).undecided
-
-
-def test_broken_releases_are_told_and_none_is_accused_wrongly(tmp_path):
-    results = [broken.blamed(1, number, tmp_path) for number in range(broken.COUNT)]
-    accused = [([suspect.tag for suspect in said.suspects if suspect.revert], release) for release, said in results]
-    assert sum(tags == [release.broken] for tags, release in accused) >= 18
-    assert all(tags in ([], [release.broken]) for tags, release in accused)
-
-
-def test_the_command_proposes_a_revert(tmp_path, capsys):
-    release, _ = broken.blamed(1, 1, tmp_path)
-    assert main(["--history", str(Path(tmp_path, "1-1.db")), "blame", broken.GOOD, broken.BAD]) == 1
-    assert f" {release.broken}: revert its change (new +30, " in capsys.readouterr().out
-    with History(tmp_path / "1-1.db") as history:
-        history.db.execute("DELETE FROM image")
-    assert main(["--history", str(Path(tmp_path, "1-1.db")), "blame", broken.GOOD, broken.BAD]) == 3
-    assert "undecided: the images of the payload before are not known" in capsys.readouterr().out

@@ -2,14 +2,17 @@
 
 import gzip
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.bench.judges import nightly, report
+from ci.bench.judges import broken, nightly, report
 from ci.bench.judges.scores import covering, f1
 from ci.informer.arithmetic.proportions import Counts
+from ci.informer.cli import main
+from ci.informer.history.store import History
 
 POINTS = st.sets(st.integers(1, 99), max_size=8)
 
@@ -69,3 +72,20 @@ def test_without_data_each_score_says_that_it_is_skipped(capsys):
     report.run(None, None, [1])
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if "skipped" in line]) >= 4
+
+
+def test_broken_releases_are_told_and_none_is_accused_wrongly(tmp_path):
+    results = [broken.blamed(1, number, tmp_path) for number in range(broken.COUNT)]
+    accused = [([suspect.tag for suspect in said.suspects if suspect.revert], release) for release, said in results]
+    assert sum(tags == [release.broken] for tags, release in accused) >= 18
+    assert all(tags in ([], [release.broken]) for tags, release in accused)
+
+
+def test_the_command_proposes_a_revert(tmp_path, capsys):
+    release, _ = broken.blamed(1, 1, tmp_path)
+    assert main(["--history", str(Path(tmp_path, "1-1.db")), "blame", broken.GOOD, broken.BAD]) == 1
+    assert f" {release.broken}: revert its change (new +30, " in capsys.readouterr().out
+    with History(tmp_path / "1-1.db") as history:
+        history.db.execute("DELETE FROM image")
+    assert main(["--history", str(Path(tmp_path, "1-1.db")), "blame", broken.GOOD, broken.BAD]) == 3
+    assert "undecided: the images of the payload before are not known" in capsys.readouterr().out
