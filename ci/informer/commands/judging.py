@@ -1,4 +1,4 @@
-"""Commands that judge: status, verdict, history, triage, compare, page."""
+"""Commands that judge: status, verdict, history, triage, compare, blame, page."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from ci.informer.commands.common import (
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.store import Row
+from ci.informer.judging import blame as who
 from ci.informer.judging import clusters
 from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
@@ -149,6 +150,17 @@ def _compare(arguments: argparse.Namespace) -> int:
     return REJECTED if any(p < LEVEL for p in all_ps.values()) else ACCEPTED
 
 
+def _blame(arguments: argparse.Namespace) -> int:
+    with existing_history(arguments) as history:
+        labelled(history)
+        blame = who.of_history(history, arguments.a, arguments.b)
+    for suspect in blame.suspects:
+        print(f"{suspect.score:3} {suspect.tag}{': revert its change' if suspect.revert else ''} ({suspect.why})")
+    if blame.undecided:
+        print(f"undecided: {blame.undecided}")
+    return REJECTED if any(suspect.revert for suspect in blame.suspects) else UNDECIDED
+
+
 def _page(arguments: argparse.Namespace) -> int:
     start = time.monotonic()
     with existing_history(arguments) as history:
@@ -194,6 +206,9 @@ def add(command: Adder) -> None:
     compare = command("compare", _compare, "say whether payload B is worse than payload A, job by job")
     compare.add_argument("a", type=name, metavar="A", help="the payload before, by its name in the history")
     compare.add_argument("b", type=name, metavar="B", help="the payload to judge by it")
+    blame = command("blame", _blame, "say which image's change broke payload B, by a score of 0 to 100")
+    blame.add_argument("a", type=name, metavar="A", help="the last good payload, by its name in the history")
+    blame.add_argument("b", type=name, metavar="B", help="the broken payload")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
     page.add_argument("directory", type=Path, metavar="DIR", help="where to; index.html is the first page")
     for sub in (status, verdict, history, triaged):

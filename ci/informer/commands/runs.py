@@ -54,7 +54,8 @@ def subject(history: History, arguments: argparse.Namespace) -> Asked:
     words = tuple(f"{option}={value}" for option, value in options.items())
     if not chosen:
         return Asked(payload, words)
-    history.identify(payload, chosen.subject.digest)
+    images = {tag: pullspec.rpartition("@")[2] for tag, pullspec in chosen.subject.components.items()}
+    history.identify(payload, chosen.subject.digest, images)
     return Asked(payload, words, chosen.subject.digest, chosen.limits)
 
 

@@ -73,6 +73,12 @@ MIGRATIONS = (
     "ALTER TABLE payload ADD COLUMN digest TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE run ADD COLUMN mark TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE run ADD COLUMN command TEXT NOT NULL DEFAULT ''",
+    """
+    CREATE TABLE image (
+        payload INTEGER NOT NULL REFERENCES payload(id), tag TEXT NOT NULL, digest TEXT NOT NULL,
+        PRIMARY KEY (payload, tag)
+    ) WITHOUT ROWID
+    """,
 )
 VERSION = len(MIGRATIONS)
 #: Seconds to wait for another process that is writing.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import HistoryError, InformerError
@@ -225,9 +225,9 @@ class History:
         """Names of jobs, sorted."""
         return [row["name"] for row in self.db.execute("SELECT name FROM job ORDER BY name")]
 
-    def identify(self, payload: str, digest: str) -> None:
-        """Note that this name is the release image of this digest, now and ever. Raises InformerError where it was
-        another one: two releases in one would be judged as one."""
+    def identify(self, payload: str, digest: str, images: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Note that this name is the release image of this digest, now and ever, with these images by digest. Raises
+        InformerError where it was another one: two releases in one would be judged as one."""
         with self.writing() as db:
             number = self._id("payload", payload)
             known = db.execute("SELECT digest FROM payload WHERE id = ?", (number,)).fetchone()["digest"]
@@ -237,6 +237,16 @@ class History:
                     "give it another name by --payload"
                 )
             db.execute("UPDATE payload SET digest = ? WHERE id = ?", (digest, number))
+            rows = [(number, tag, image) for tag, image in images.items()]
+            db.executemany("INSERT OR REPLACE INTO image VALUES (?, ?, ?)", rows)
+
+    def images(self, payload: str) -> dict[str, str]:
+        """Return the digests of a payload's images by their tags; none where they are not known."""
+        rows = self.db.execute(
+            "SELECT tag, image.digest FROM image JOIN payload ON payload.id = payload WHERE name = ? ORDER BY tag",
+            (payload,),
+        )
+        return {row["tag"]: row["digest"] for row in rows}
 
     def aliases(self, payload: str) -> list[str]:
         """Other names of the same release image, where that is known."""

@@ -34,7 +34,7 @@ class Levels:
 
     `worse` is the rise of the failure rate that is looked for, `reach` the number of nights in which it may have begun,
     `batch` and `most` are runs that are asked for at once and in a night. `prior_runs` and `prior_failures` are what a
-    job is taken to have had before its history.
+    job is taken to have had before its history, of which it must have `least` runs to be judged.
     """
 
     worse: float = 0.10
@@ -44,6 +44,7 @@ class Levels:
     closing: float = 3.0
     batch: int = 5
     most: int = 100
+    least: int = 10
     prior_runs: int = 50
     prior_failures: int = 1
 
@@ -51,6 +52,12 @@ class Levels:
     def prior(self) -> Counts:
         """Counts that stand for a job of which nothing is known."""
         return Counts(self.prior_runs, self.prior_failures)
+
+    def usual(self, base: Counts) -> Counts:
+        """Return the counts that a job's nights are held against, by those of its baseline. Where it is known to fail
+        thrice as often as the prior, that counts for one failure of two runs."""
+        flaky = base.failures >= 3 and base.failure_rate > 3 * self.prior.failure_rate
+        return base + (Counts(2, 1) if flaky else self.prior)
 
 
 @dataclass(frozen=True)
@@ -104,25 +111,33 @@ class Watch:
         """Judge a night's runs; a finding where they show a regression that was not open."""
         self.wanted = 0
         base = self.base(day)
-        usual = base + self.levels.prior
+        usual = self.levels.usual(base)
         self._nights = [*self._nights, (day, counts)][-self.levels.reach :]
         if self.finding is not None:
             if _greatest(self._stretches(usual, -1)) >= self.levels.closing:
                 self.finding, self.closed, self._nights = None, day, []
             return None
         stretches = self._settled(usual, again)
+        if base.runs < self.levels.least:
+            # Held against what an unknown job is taken to have had, whatever fails now and then would be a regression.
+            self._passed()
+            return None
         likely = [stretch for stretch in stretches if stretch.ratio >= self.levels.alarm]
         regressed = [
             (release, assessment.p) for release in likely if (assessment := assess(release.sample, usual)).status.bad
         ]
         if not regressed:
-            day, counts = self._nights[-1]
-            self._good.append((day, self._total(len(self._good)) + counts))
+            self._passed()
             return None
         worst, p = max(regressed, key=lambda pair: pair[0].ratio)
         back = self.closed is not None and reopens(self.closed, day)
         self.finding, self._nights = Finding(worst.since, day, worst.sample, base, p=p, again=back), []
         return self.finding
+
+    def _passed(self) -> None:
+        """Take tonight's runs as history."""
+        day, counts = self._nights[-1]
+        self._good.append((day, self._total(len(self._good)) + counts))
 
     def _settled(self, usual: Counts, again: Again) -> list[_Stretch]:
         """Judge the nights, this one with the runs that were asked for."""

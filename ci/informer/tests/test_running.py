@@ -303,7 +303,7 @@ def test_a_run_is_made_again_with_all_that_it_was_given(history, script):
 def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
     """They run in the repository's folder, whatever directory somebody was in."""
     monkeypatch.chdir(tmp_path)
-    subject = SimpleNamespace(version="1", digest="sha256:1")
+    subject = SimpleNamespace(version="1", digest="sha256:1", components={"cli": "r.test/x@sha256:2"})
     monkeypatch.setattr(runs, "choose", lambda get: SimpleNamespace(subject=subject, limits=OPENSHIFT))
     for name in ("installer", "secret", "ca.pem"):
         (tmp_path / name).touch()

@@ -272,7 +272,8 @@ def test_a_file_that_is_damaged_is_named(tmp_path):
         history.add([a_run(key=str(number), attempts=[Attempt("t", Outcome.PASSED)]) for number in range(500)])
         history.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(path.read_bytes())
-    content[4096 * 10 :] = b"\xff" * (len(content) - 4096 * 10)
+    # The pages of runs, with those of the schema before and behind them whole.
+    content[4096 * 9 : 4096 * 20] = b"\xff" * 4096 * 11
     path.write_bytes(content)
     with pytest.raises(HistoryError, match=r"history\.db: database disk image is malformed"), History(path) as history:
         history.runs()
