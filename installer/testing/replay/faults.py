@@ -110,7 +110,7 @@ def draw(seed: int) -> Plan:
         )
 
     user = [kind for kind in ("cancel", "reset user") if kind in kinds]
-    attempts = draws.randint(1, 3) if user else 1
+    attempts = draws.randint(2, 3) if user else 1
     return Plan(
         size=size,
         kinds=kinds,
@@ -129,7 +129,8 @@ def draw(seed: int) -> Plan:
         clock=tuple((at, draws.choice((-3600.0, -300.0, 40.0, 400.0, 7200.0))) for at in times("clock", 3)),
         suspend=tuple((at, draws.choice((20.0, 90.0, 600.0))) for at in times("suspend", 2)),
         impatience=tuple(
-            (draws.expovariate(1 / 300.0), draws.choice(user)) for _ in range(attempts - (draws.random() < 0.7))
+            (draws.expovariate(1 / draws.choice((100.0, 900.0))), draws.choice(user))
+            for _ in range(attempts - (draws.random() < 0.7))
         )
         if user
         else (),

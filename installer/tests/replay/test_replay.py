@@ -21,7 +21,8 @@ def test_a_calm_site_is_installed() -> None:
     outcome = replay(1, CALM)
     assert (outcome.status, outcome.broken) == ("installed", "")
     written = [line for line in outcome.trace if "swarm-0" in line and " is written " in line]
-    assert len(written) == 1 and "0000:02" in written[0]
+    assert len(written) == 1
+    assert "0000:02" in written[0]
 
 
 def test_a_seed_has_one_trace_in_every_process() -> None:
