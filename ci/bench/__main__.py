@@ -52,6 +52,7 @@ def _oracle_service(args: argparse.Namespace) -> None:
 #: In the order in which they run.
 BENCHMARKS: Mapping[str, Benchmark] = {
     "redfish": Benchmark("the vendors' BMCs against DMTF's validators", _run_of("redfish", "schemas", "ironic")),
+    "ironic": Benchmark("Ironic from PyPI through the vendors' BMCs", _run_of("ironic"), alone=True),
     "image": Benchmark("create image against cp", _run_of("image")),
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")

@@ -87,6 +87,11 @@ class Plan:
         """Return whether the cluster must be installed in spite of it all."""
         return self.kinds <= frozenset(MILD)
 
+    @property
+    def is_reliable(self) -> bool:
+        """Return whether every request reaches the service, and every answer its asker."""
+        return not self.kinds & {"latency", "reset", "restart", "loss", "partition", "full disk", "suspend"}
+
 
 def draw(seed: int) -> Plan:
     """Draw a seed's plan."""

@@ -52,10 +52,12 @@ class Seen:
 
 @dataclass
 class Refusal:
-    """An attempt whose end a machine's orchestrator has heard of: refused first, and then told the state of things."""
+    """An attempt of which a machine's orchestrator was refused a report; then it asks whether it is still wanted, and
+    is answered that it is not."""
 
     attempt: str
-    was_told: bool = False
+    has_asked: bool = False
+    is_over: bool = False
 
 
 @dataclass
@@ -75,6 +77,8 @@ class Invariants:
     ends: dict[str, float] = field(default_factory=dict)
     #: Machines that are ready nodes of an attempt.
     nodes: set[tuple[str, str]] = field(default_factory=set)
+    #: Does every request reach the service?
+    is_reliable: bool = False
     #: Is the service's disk full?
     full: bool = False
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -191,8 +195,9 @@ class Invariants:
         if not attempt or not name:
             return
         known = self._refused.get(name)
-        if known is not None and known.attempt == attempt and path.endswith("/hosts") and status in (404, 409):
-            known.was_told = True
+        if known is not None and known.attempt == attempt and path.endswith("/hosts"):
+            known.has_asked = True
+            known.is_over = known.is_over or status in (404, 409)
         elif path.endswith("/progress") and status == 409 and request.method == "PUT":
             self._refused.setdefault(name, Refusal(attempt))
 
@@ -207,8 +212,10 @@ class Invariants:
         if chosen != disk:
             self.broken(f"{where}, {chosen} was chosen")
         known = self._refused.get(machine.name)
-        if known is not None and known.attempt == attempt and known.was_told and how == "written":
-            self.broken(f"{where} after the service had said that attempt {attempt} is over")
+        if known is None or known.attempt != attempt or how == "wiped":
+            return
+        if known.is_over or (self.is_reliable and not known.has_asked):
+            self.broken(f"{where}, though a report in attempt {attempt} was refused")
 
     def begins(self, machine: Machine, attempt: str) -> None:
         """Check an orchestrator that is started: once in an attempt, unless its machine was booted again."""

@@ -280,5 +280,6 @@ class Machine(SimulatedHost):
                 return "", 1
             if feed is not None:
                 feed(f"> Read disk 1.0 GiB/1.0 GiB ({percent}%)\n".encode())
+        around.written(self, disk, attempt, "written to its end")
         self.images[disk] = attempt
         return "", 0

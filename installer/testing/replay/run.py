@@ -88,9 +88,11 @@ class Replay:
         self._loop = VirtualLoop(f"replay {seed}")
         self._workers = Workers(self._loop)
         luck = self._luck = Luck(seed, plan, self._loop.time)
+        self._loop.slow_seconds = lambda: luck.seconds("generator", 30.0)
         self._network = Network(self._workers, luck, self._address)
         machines: list[Machine] = []
         self._invariants = Invariants(machines, self._wall, self._loop.time, self._break, self._note)
+        self._invariants.is_reliable = plan.is_reliable
         self._cluster = Cluster(
             self._workers,
             luck,

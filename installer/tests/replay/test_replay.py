@@ -20,7 +20,7 @@ def test_a_calm_site_is_installed() -> None:
     """A compact cluster is installed through the real service, on the disks that were chosen."""
     outcome = replay(1, CALM)
     assert (outcome.status, outcome.broken) == ("installed", "")
-    written = [line for line in outcome.trace if "swarm-0" in line and " is written " in line]
+    written = [line for line in outcome.trace if "swarm-0" in line and " is written in " in line]
     assert len(written) == 1
     assert "0000:02" in written[0]
 
