@@ -43,11 +43,11 @@ rpc_transport = none
 host = localhost
 state_path = {place}
 log_file = {place}/ironic.log
-enabled_hardware_types = redfish
-enabled_boot_interfaces = redfish-virtual-media
-enabled_power_interfaces = redfish
-enabled_management_interfaces = redfish
-enabled_inspect_interfaces = redfish
+enabled_hardware_types = redfish,idrac
+enabled_boot_interfaces = redfish-virtual-media,idrac-redfish-virtual-media
+enabled_power_interfaces = redfish,idrac-redfish
+enabled_management_interfaces = redfish,idrac-redfish
+enabled_inspect_interfaces = redfish,idrac-redfish
 enabled_deploy_interfaces = direct
 enabled_network_interfaces = noop
 enabled_storage_interfaces = noop
@@ -131,7 +131,8 @@ class Ironic:
             "redfish_password": PASSWORD,
             "redfish_verify_ca": str(bmc.ca),
         }
-        self.ask("POST", "/nodes", {"name": name, "driver": "redfish", "driver_info": info})
+        driver = "idrac" if name.startswith("idrac") else "redfish"
+        self.ask("POST", "/nodes", {"name": name, "driver": driver, "driver_info": info})
         for target in ("manage", "inspect"):
             self.ask("PUT", f"/nodes/{name}/states/provision", {"target": target})
             _until(target, partial(self.state, name, "provision_state"), "manageable")

@@ -115,6 +115,7 @@ class Front:
             self._fujitsu.show(body)
         elif path == self.state.manager:
             body |= {"Id": profile.manager, "ServiceEntryPointUUID": self.state.uuid}
+            body |= {"Model": profile.model} if profile.model else {}
             self._media.link(body, path)
 
     # -- entity tags -----------------------------------------------------------------------------------------------

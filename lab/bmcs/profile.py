@@ -95,7 +95,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of BMC: `system` and `manager` are its ids for the machine and itself.
+    """One kind of BMC: `system` and `manager` are its ids for the machine and itself, `model` is what it calls itself.
 
     `etag` is the form of entity tags, with {} for what changes (`digits`: a number); PATCH wants them with `if_match`.
     `logins` are the ways in, `session_seconds` how long an idle session lasts; `tls` is the only version it speaks.
@@ -106,6 +106,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     manufacturer: str = ""
     system: str = ""
     manager: str = ""
+    model: str = ""
     etag: str = ""
     digits: bool = False
     if_match: Literal["ignored", "required"] = "ignored"

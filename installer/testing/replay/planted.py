@@ -90,7 +90,7 @@ BUGS: dict[str, tuple[Line | Rows, ...]] = {
         Line("rendezvous.resources.hosts", "progress", "ordered.index(stage) < ordered.index(old.current_stage)", "0"),
     ),
     "attempts: requests of an attempt that is over are taken": (
-        Line("rendezvous.resources.clusters", "check_attempt", "attempt != attempt", "attempt == ''"),
+        Line("rendezvous.resources.clusters", "check_attempt", "attempt != attempt", "attempt is None"),
     ),
     "attempts: what was prepared for an earlier attempt is installed": (
         Line("rendezvous.resources.clusters", "finish_preparation", " or cluster.attempt != attempt", ""),
@@ -99,8 +99,8 @@ BUGS: dict[str, tuple[Line | Rows, ...]] = {
     "attempts: an orchestrator goes on when it is no longer wanted": (
         Line("orchestrator.report", "Reporter._retry", "self._check_wanted()", "pass"),
     ),
-    "retries: an agent gives up its answers at the first error": (
-        Line("agent.loop", "Agent._deliver", "not failure.is_passing or", "True or"),
+    "retries: a step that was lost is not asked for again": (
+        Line("rendezvous.steps.instructions", "plan", "ONCE_RETRY.get(kind, 10**9)", "10**9"),
     ),
     "retries: an orchestrator gives up its reports at the first error": (
         Line("orchestrator.report", "Reporter._retry", "not error.is_passing or", "True or"),
