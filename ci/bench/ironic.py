@@ -7,6 +7,7 @@ and whether it is on is read from the machine, not from Ironic.
 
 from __future__ import annotations
 
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import requests
 
 from ci.bench.measure import table
 from drivers.container import Request
+from installer.common.certificates import SERVER, authority, leaf
 from installer.common.ports import free_port
 from lab.bmcs.profile import profiles
 from lab.host.paths import cache_dir
@@ -122,8 +124,9 @@ class Ironic:
             raise NotDoneError(node["last_error"][:300])
         return None if node["target_power_state"] else node[field]
 
-    def drive(self, name: str, bmc: Running, image: str) -> None:
-        """Take a machine through all that is done with it. Raises NotDoneError."""
+    def drive(self, name: str, bmc: Running, image: str, secured: str) -> None:
+        """Take a machine through all that is done with it; `secured` is where images are by HTTPS. Raises
+        NotDoneError."""
         info = {
             "redfish_address": bmc.url,
             "redfish_system_id": f"/redfish/v1/Systems/{bmc.profile.system or bmc.machine.uuid}",
@@ -131,6 +134,8 @@ class Ironic:
             "redfish_password": PASSWORD,
             "redfish_verify_ca": str(bmc.ca),
         }
+        if "http" not in bmc.profile.media.schemes:
+            info["external_http_url"] = secured
         driver = "idrac" if name.startswith("idrac") else "redfish"
         self.ask("POST", "/nodes", {"name": name, "driver": driver, "driver_info": info})
         for target in ("manage", "inspect"):
@@ -157,14 +162,31 @@ class Ironic:
         return view
 
 
+def _web(images: Path, context: ssl.SSLContext | None = None) -> ThreadingHTTPServer:
+    """Serve the images on loopback."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(images)))
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _context(place: Path) -> ssl.SSLContext:
+    pair = leaf(authority("images"), "images", names=("127.0.0.1",), usages=SERVER)
+    (place / "images.crt").write_text(pair.certificate)
+    (place / "images.key").write_text(pair.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(place / "images.crt", place / "images.key")
+    return context
+
+
 @contextmanager
-def _served(place: Path) -> Iterator[tuple[Ironic, str]]:
-    """Provide Ironic, and the URL of an image."""
+def _served(place: Path) -> Iterator[tuple[Ironic, str, str]]:
+    """Provide Ironic, the URL of an image, and where the images are by HTTPS."""
     programs, port, images = _programs(), free_port(), place / "images"
     images.mkdir()
     (images / "agent.iso").write_bytes(bytes(4096))
-    web = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(images)))
-    Thread(target=web.serve_forever, daemon=True).start()
+    web, secured = _web(images), _web(images, _context(place))
     url, config = f"http://127.0.0.1:{web.server_port}", place / "ironic.conf"
     config.write_text(_CONFIG.format(place=place, port=port, images=images, url=url))
     words = ["--config-file", str(config)]
@@ -174,22 +196,23 @@ def _served(place: Path) -> Iterator[tuple[Ironic, str]]:
     try:
         ironic = Ironic(port)
         _until("Ironic's start", lambda: bool(ironic.ask("GET", "/drivers")["drivers"]), True, _START)
-        yield ironic, f"{url}/agent.iso"
+        yield ironic, f"{url}/agent.iso", f"https://127.0.0.1:{secured.server_port}"
     finally:
         process.terminate()
         process.wait(60)
         web.shutdown()
+        secured.shutdown()
 
 
 def run() -> None:
     """Print what Ironic does through each profile; SystemExit when that is less than the profile has."""
     rows, wrong = [], []
-    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as (ironic, image):
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as (ironic, image, secured):
         for name in (name for name in profiles() if name not in REASONS):
             (place := Path(folder) / name).mkdir()
             try:
                 with running(name, place) as bmc:
-                    ironic.drive(name, bmc, image)
+                    ironic.drive(name, bmc, image, secured)
             except NotDoneError as error:
                 wrong.append(f"{name}: {error}")
                 rows.append((name, str(error)))
