@@ -162,9 +162,14 @@ class Ironic:
         return view
 
 
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
 def _web(images: Path, context: ssl.SSLContext | None = None) -> ThreadingHTTPServer:
     """Serve the images on loopback."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(images)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(images)))
     if context is not None:
         server.socket = context.wrap_socket(server.socket, server_side=True)
     Thread(target=server.serve_forever, daemon=True).start()
