@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 import msgspec
 
 from drivers import ssh
-from lab.bmcs.profile import profile
+from lab.bmcs.recorded import profile_of
 from lab.cleanup import Step, afterwards, finish
 from lab.connection import Connection
 from lab.daemons import services
@@ -211,7 +211,7 @@ class Lab(AbstractContextManager["Lab"]):
         """Return the service that has a machine: the lab's for all of them, or the machine's own where it is a
         vendor's."""
         kind = self.topology.bmc_of(spec)
-        return self.bmc if kind == "lab" else self._bmc(self.layout.bmc_url_of(spec), profile(kind).tls)
+        return self.bmc if kind == "lab" else self._bmc(self.layout.bmc_url_of(spec), profile_of(kind).tls)
 
     def _make_nodes(self, machines: Mapping[str, str]) -> None:
         for spec in self.topology.nodes:

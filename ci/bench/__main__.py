@@ -55,6 +55,7 @@ def _oracle_service(args: argparse.Namespace) -> None:
 #: In the order in which they run.
 BENCHMARKS: Mapping[str, Benchmark] = {
     "redfish": Benchmark("the vendors' BMCs against DMTF's validators", _run_of("redfish", "schemas", "ironic")),
+    "ironic": Benchmark("Ironic from PyPI through the vendors' BMCs", _run_of("ironic"), alone=True),
     "image": Benchmark("create image against cp", _run_of("image")),
     "swarm": Benchmark(
         "how many hosts one service on one core holds (about ten minutes)", _run_of("service.swarm", "hosts")
@@ -64,6 +65,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         "the operator of a hub with hundreds of hosts (about ten minutes)", _run_of("service.hub", "hub_hosts")
     ),
     "conformity": Benchmark("the service against its specification", _run_of("service.conformity", "spec", "examples")),
+    "replay": Benchmark(
+        "installations with faults under a virtual clock, from seeds; --replay SEED prints one (docs/replay.md)",
+        _run_of("service.replay", "replay", "seeds", "planted"),
+        alone=True,
+    ),
     "machines": Benchmark("the same installations in containers and in VMs, side by side", _machines),
     "fault-times": Benchmark(
         "how long faults went unnamed, from the evidence of runs", _run_of("naming", "evidence"), alone=True
@@ -109,11 +115,19 @@ def parser() -> argparse.ArgumentParser:
     _options_of_judges(parser)
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: the most hosts to try (default: 2000)")
     parser.add_argument("--hub-hosts", type=COUNT, default=500, help="hub: hosts, ten a cluster (default: 500)")
+    _options_of_replay(parser)
     parser.add_argument(
         "--evidence", type=Path, nargs="+", default=[ROOT / "artifacts"], metavar="DIR",
         help="fault-times: directories that pytest's --artifacts named (default: artifacts)",
     )  # fmt: skip
     return parser
+
+
+def _options_of_replay(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("replay").add_argument
+    add("--replay", type=SEED, metavar="SEED", help="replay: print this seed's faults, its trace and what broke first")
+    add("--seeds", type=COUNT, default=1000, help="replay: how many installations (default: 1000)")
+    add("--planted", action="store_true", help="replay: plant bugs, and print after how many seeds each is found")
 
 
 def _options_of_machines(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lab.bmcs.injections import Injections
 from lab.bmcs.profile import Profile
+from lab.bmcs.recorded import recording
 from lab.bmcs.resources.access import Access
 from lab.bmcs.resources.fujitsu import Fujitsu
 from lab.bmcs.resources.media import Media
@@ -41,18 +43,35 @@ class Front:
         self._power = Power(self.state)
         self._boot = Boot(self.state)
         self._tidy = SchemaFixes(self.state.inner)
+        self._recording = recording(profile.recording) if profile.recording else None
+        self._injections = Injections(self._recording.rules() if self._recording else ())
         self._log = log
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request (WSGI, PEP 3333)."""
         request, begin = received(environ), time.monotonic()
         try:
-            response = self._answer(request)
+            response = self._injections.answer(request, lambda: self._answered(request))
         except Refusal as error:
             response = error.response
         response = self._protocol.finish(request, response, request.path.rstrip("/"))
         self._log(request, response, time.monotonic() - begin)
         return response(environ, start_response)
+
+    def _answered(self, request: Request) -> Response:
+        """Return the answer, errors too; a document that was recorded has the machine's state in it."""
+        try:
+            response = self._answer(request)
+        except Refusal as error:
+            response = error.response
+        path = request.path.rstrip("/")
+        if self._recording is None or request.method != "GET" or response.status_code not in (200, 404):
+            return response
+        live = response.get_json() if response.status_code == 200 and response.is_json else None
+        if response.status_code == 200 and live is None:
+            return response
+        body = self._recording.dressed(path, live)
+        return response if body is None else self._tagged(request, document(body))
 
     def _answer(self, request: Request) -> Response:
         path = request.path.rstrip("/")
@@ -96,6 +115,7 @@ class Front:
             self._fujitsu.show(body)
         elif path == self.state.manager:
             body |= {"Id": profile.manager, "ServiceEntryPointUUID": self.state.uuid}
+            body |= {"Model": profile.model} if profile.model else {}
             self._media.link(body, path)
 
     # -- entity tags -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -77,17 +77,36 @@ class Power(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     restless_seconds: float = 0
 
 
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Requests by path (`*` is anything, slashes included) and method (empty: any), and what becomes of them.
+
+    `latency_seconds` before the answer; an answer of another `status`, or with another `body`, is given in the BMC's
+    place; `merge` changes what the BMC answers to a GET, object by object (RFC 7396: null removes). The first `times`
+    requests alone, 0: all.
+    """
+
+    path: str
+    method: str = ""
+    status: int | None = None
+    latency_seconds: float = 0.0
+    body: dict[str, Any] | None = None
+    merge: dict[str, Any] | None = None
+    times: int = 0
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of BMC: `system` and `manager` are its ids for the machine and itself.
+    """One kind of BMC: `system` and `manager` are its ids for the machine and itself, `model` is what it calls itself.
 
     `etag` is the form of entity tags, with {} for what changes (`digits`: a number); PATCH wants them with `if_match`.
     `logins` are the ways in, `session_seconds` how long an idle session lasts; `tls` is the only version it speaks.
+    `recording`: the directory of the tree whose documents it shows (lab.bmcs.recorded).
     """
 
     title: str
     manufacturer: str = ""
     system: str = ""
     manager: str = ""
+    model: str = ""
     etag: str = ""
     digits: bool = False
     if_match: Literal["ignored", "required"] = "ignored"
@@ -97,6 +116,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     media: Media = Media()
     boot: Boot = Boot()
     power: Power = Power()
+    recording: str = ""
 
 
 @cache

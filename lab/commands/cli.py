@@ -18,14 +18,14 @@ from installer.common.commandline import add_completion, print_completion, print
 from installer.common.numbers import whole_type
 from installer.common.streams import discard_output, output_is_lost
 from lab import topology
-from lab.bmcs.profile import profile
+from lab.bmcs.recorded import profile_of
 from lab.cleanup import finish
 from lab.commands import access, completion, interrupts, liveview, places
 from lab.commands import conformance as conformance_command
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands import offer as offer_command
-from lab.commands.deploy import BMCS, KINDS
+from lab.commands.deploy import BMCS, KINDS, bmc
 from lab.commands.places import add_output
 from lab.commands.terminal import connect_console, describe, describe_networks
 from lab.errors import LabError, PreflightError, SubjectError, TopologyError, UnknownLabError
@@ -87,7 +87,11 @@ def parser() -> argparse.ArgumentParser:
         "--machines", choices=KINDS, help="run the machines as VMs or as containers (default: the topology's)"
     )
     up.add_argument(
-        "--bmc", choices=BMCS, help="vendor of the machines' BMCs, see docs/bmcs.md (default: the topology's)"
+        "--bmc",
+        type=bmc,
+        metavar="NAME",
+        help=f"the machines' BMCs: {', '.join(BMCS)}, or the path of a recorded Redfish tree, see docs/bmcs.md "
+        "(default: the topology's)",
     )
     up.add_argument(
         "--hub", action="store_true", help="with a Kubernetes API server to apply clusters to (docs/topology.md)"
@@ -320,7 +324,7 @@ def _describe_all(lab: Lab, seconds: float) -> None:
     print(f"  BMC       {lab.layout.bmc_url} (user and password: {lab.layout.secrets})")
     for spec in lab.topology.nodes:
         if (kind := lab.topology.bmc_of(spec)) != "lab":
-            print(f"  BMC       {lab.layout.bmc_url_of(spec)} of {spec.name}, as {profile(kind).title}")
+            print(f"  BMC       {lab.layout.bmc_url_of(spec)} of {spec.name}, as {profile_of(kind).title}")
     print(f"  registry  {lab.layout.registry}")
     if lab.topology.hub:
         print(f"  hub       node0-lab kubectl --lab {lab.id} get crds ({lab.layout.hub / ADMIN})")

@@ -14,6 +14,7 @@ from typing import get_args
 
 from drivers.console import strip_control
 from installer.common.numbers import DAY, real_type, whole_type
+from lab.bmcs.recorded import problem
 from lab.cleanup import afterwards
 from lab.commands import interrupts, liveview, places
 from lab.commands.liveview import last_time, note_time
@@ -38,6 +39,14 @@ KINDS = get_args(MachineKind)
 BMCS = get_args(Bmc)
 
 
+def bmc(text: str) -> str:
+    """Return a profile's name, or the absolute path of a recorded Redfish tree. Raises ArgumentTypeError."""
+    name = str(Path(text).absolute()) if "/" in text else text
+    if wrong := problem(name):
+        raise argparse.ArgumentTypeError(wrong)
+    return name
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add its options."""
     add = parser.add_argument
@@ -57,7 +66,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(add)
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="firmware of the machines (default: uefi)")
     add("--machines", choices=KINDS, default="vm", help="run the machines as VMs or as containers (default: vm)")
-    add("--bmc", choices=BMCS, help="vendor of the machines' BMCs, see docs/bmcs.md (default: the lab's own)")
+    add(
+        "--bmc",
+        type=bmc,
+        metavar="NAME",
+        help=f"the machines' BMCs: {', '.join(BMCS)}, or the path of a recorded Redfish tree, see docs/bmcs.md "
+        "(default: the lab's own)",
+    )
     memory = whole_type(256, MEMORY_MIB)
     add("--memory", type=memory, metavar="MIB", help="memory of each machine (default: as in the presets)")
     add("--vcpu", type=whole_type(1, 64), metavar="N", help="virtual CPUs of each machine (default: as in the presets)")

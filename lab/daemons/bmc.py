@@ -45,7 +45,7 @@ from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import BootDevice
 from installer.common.redact import redact
 from lab.bmcs.front import Front
-from lab.bmcs.profile import profile
+from lab.bmcs.recorded import profile_of
 from lab.bmcs.serving import context, listen, serve
 from lab.bmcs.shared import Shared
 from lab.bmcs.web import Refusal, Request, Response, read_body, received, refusal, shown_body
@@ -271,7 +271,7 @@ def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
     restarts = containers.SETTING in app.config
     for name, kind, port in app.config.get("NODE0_FRONTS", ()):
         note = partial(log.note, bmc=name)
-        front = Front(profile(kind), name, application, account, restarts=restarts, log=note)
+        front = Front(profile_of(kind), name, application, account, restarts=restarts, log=note)
         serve(
             Readiness(front, Path(app.config["NODE0_UNREADY"]), note),
             app.config["SUSHY_EMULATOR_LISTEN_IP"],
@@ -301,7 +301,7 @@ class Readiness:
 
 def _context(app: flask.Flask, kind: str) -> ssl.SSLContext:
     pair = (Path(app.config["SUSHY_EMULATOR_SSL_CERT"]), Path(app.config["SUSHY_EMULATOR_SSL_KEY"]))
-    return context(*pair, profile(kind).tls)
+    return context(*pair, profile_of(kind).tls)
 
 
 def main(config: str) -> int:

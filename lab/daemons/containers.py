@@ -159,6 +159,12 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         """Return the number of its virtual CPUs."""
         return self._look(identity).vcpus
 
+    def get_processors(self, identity: str) -> list[dict[str, Any]]:
+        """List its processors, each with one core: inspection by Ironic asks for them."""
+        alike = {"vendor": "", "model": "", "cores": 1, "threads": 1}
+        names = [f"CPU{number}" for number in range(self._look(identity).vcpus)]
+        return [{"id": name, "Id": name, "socket": name, **alike} for name in names]
+
     def get_nics(self, identity: str) -> list[dict[str, Any]]:
         """Return its NICs by their MAC addresses."""
         return [{"id": mac, "mac": mac} for mac in self._look(identity).macs]

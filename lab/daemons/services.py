@@ -17,7 +17,7 @@ import yaml
 from installer.common import certificates
 from installer.common.certificates import YEAR
 from installer.common.secretfiles import write_private
-from lab.bmcs.profile import profile
+from lab.bmcs.recorded import profile_of
 from lab.daemons import balancer, disks, dns, iscsi
 from lab.daemons.pki import issue, make_ssh_key, make_tang_keys, tang_thumbprint
 from lab.daemons.switch.config import groups as switched
@@ -83,7 +83,7 @@ def tang_servers(layout: Layout) -> str:
 def bmc_access(layout: Layout, credentials: Credentials, node: NodeSpec, uuid: str) -> BmcAccess:
     """Give the address and account of the BMC of a node, which the hypervisor calls `uuid`."""
     kind = layout.topology.bmc_of(node)
-    system = uuid if kind == "lab" else profile(kind).system
+    system = uuid if kind == "lab" else profile_of(kind).system
     return BmcAccess(
         host=node.name,
         address=f"redfish+{layout.bmc_url_of(node)}/redfish/v1/Systems/{system}",
@@ -392,7 +392,7 @@ def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
 def _http(layout: Layout) -> Service:
     """Describe the server of boot media; by HTTPS too where a BMC reads nothing else."""
     words = [str(layout.www), layout.topology.gateway, str(HTTP_PORT)]
-    if any("http" not in profile(layout.topology.bmc_of(node)).media.schemes for node in layout.topology.nodes):
+    if any("http" not in profile_of(layout.topology.bmc_of(node)).media.schemes for node in layout.topology.nodes):
         words += [str(HTTPS_PORT), str(layout.root / "server.crt"), str(layout.root / "server.key")]
     return _python("http", "lab.daemons.httpd", words, ready=Ready("tcp", layout.topology.gateway, HTTP_PORT))
 

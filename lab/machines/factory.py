@@ -17,7 +17,7 @@ from drivers.console import FileConsole
 from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import PowerState
-from lab.bmcs.profile import profile
+from lab.bmcs.recorded import profile_of
 from lab.errors import LabGoneError, NodeUnreachableError, UnknownNodeError
 from lab.host import kvm
 from lab.host.namespaces import enter_argv
@@ -111,7 +111,7 @@ def connect(
     kind = layout.topology.bmc_of(spec)
     # A vendor's BMC has one machine, by a name of its own.
     system = bmc.system(uuid if kind == "lab" else "", spec.name)
-    schemes = profile(kind).media.schemes
+    schemes = profile_of(kind).media.schemes
     scheme = next((scheme for scheme in ("http", "https", "nfs") if scheme in schemes), "http")
 
     stick: Callable[[], AbstractContextManager[None]] = nullcontext

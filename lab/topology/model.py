@@ -12,7 +12,7 @@ from lab.topology import words
 from lab.topology.links import Link, addresses_of, attached, portal_links, portal_problems
 from lab.topology.networks import Network, conflicts, only_network, taken_elsewhere
 from lab.topology.nics import Attached, Bond, Nic
-from lab.topology.nodes import Bmc, NodeSpec
+from lab.topology.nodes import NodeSpec, known_bmc
 from lab.topology.problems import Checked, Problem, unique, written
 from lab.topology.words import Subnet
 
@@ -72,7 +72,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     load_balancer: bool = False
     tang: bool = False
     hub: bool = False
-    bmc: Bmc = "lab"
+    bmc: str = "lab"
     ipmi: bool = False
 
     def fill(self) -> None:
@@ -101,6 +101,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from words.label("name", self.name)
         yield from (words.domain if "." in self.cluster_name else words.label)("cluster_name", self.cluster_name)
         yield from words.domain("base_domain", self.base_domain)
+        yield from known_bmc("bmc", self.bmc)
         if not self.nodes:
             yield "nodes", "a lab needs machines"
         yield from self._bootstraps()
@@ -425,7 +426,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         """Return the topology with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
 
-    def with_bmcs(self, bmc: Bmc | None) -> Topology:
+    def with_bmcs(self, bmc: str | None) -> Topology:
         """Return the topology with BMCs of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, bmc=bmc) if bmc else self
 
@@ -433,7 +434,7 @@ class Topology(Checked, frozen=True, kw_only=True):
         """Return the topology with a hub; False leaves it as it is."""
         return msgspec.structs.replace(self, hub=True) if hub else self
 
-    def bmc_of(self, node: NodeSpec) -> Bmc:
+    def bmc_of(self, node: NodeSpec) -> str:
         """Return the vendor of a machine's BMC."""
         return node.bmc or self.bmc
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from lab.bmcs.recorded import problem
 from lab.buses import BUSES
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, MOST, Disk, kernel_names
@@ -27,9 +28,16 @@ MULTIPATH = "/dev/mapper/mpatha"
 _MOST_OFFSET = 100 * 366 * DAY_SECONDS
 
 
+def known_bmc(field: str, name: str | None) -> Iterator[Problem]:
+    """Yield the problem of a BMC that there is not."""
+    if name and (text := problem(name)):
+        yield field, text
+
+
 class NodeSpec(Checked, frozen=True, kw_only=True):
     """One machine: `memory_mib` in MiB, `firmware` with or without `secure_boot`, `tpm` a TPM 2, `clock_offset` how
-    many seconds its clock is ahead when it is switched on, `bmc` whose BMC it has, if not the topology's.
+    many seconds its clock is ahead when it is switched on, `bmc` whose BMC it has, if not the
+    topology's: a profile's name, or the path of a recorded Redfish tree.
 
     `nics` and `bonds` say how it is attached; a machine with one NIC needs no more than that NIC's `mac`, and `ip`,
     its address in the first network. With `nics`, `ip` is the address that the lab and the cluster know it by (the
@@ -51,7 +59,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     secure_boot: bool = False
     tpm: bool = False
     clock_offset: int = 0
-    bmc: Bmc | None = None
+    bmc: str | None = None
 
     def fill(self) -> None:
         """Set what follows from `nics` and `disks`."""
@@ -77,6 +85,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
         """See the class."""
         yield from words.label("name", self.name)
         yield from within("vcpu", self.vcpu, 1, 64)
+        yield from known_bmc("bmc", self.bmc)
         if self.memory_mib < 256:
             yield "memory_mib", f"{self.memory_mib} is less than 256"
         if self.disk_gib < 1:

@@ -30,11 +30,12 @@ from installer.hostsys.commands import Completed
 from installer.hostsys.system import HostSystem
 from installer.orchestrator import __main__ as orchestrator
 from installer.orchestrator import flow
+from installer.testing.replay.service import MARK
 from installer.testing.replay.turns import Worker, Workers
 
 URL = "http://192.0.2.1:8090/"
-#: Disks of each machine, by the id that the service knows them by.
-DISKS: Mapping[str, str] = {f"/dev/disk/by-path/pci-0000:0{n}:00.0": f"/dev/vd{name}" for n, name in enumerate("abc")}
+#: Disks of each machine, by a name that lasts; what the kernel calls them differs from boot to boot.
+DISKS = tuple(f"/dev/disk/by-path/pci-0000:0{number}:00.0" for number in range(3))
 REAL_STEPS = (StepType.IMAGES, StepType.INSTALL, StepType.LOGS, StepType.STOP)
 
 
@@ -59,7 +60,7 @@ class Surroundings(Protocol):
     def note(self, who: str, text: str) -> None:
         """Add a line to the trace."""
 
-    def written(self, machine: Machine, device: str, attempt: str, how: str) -> None:
+    def written(self, machine: Machine, disk: str, attempt: str, how: str) -> None:
         """Take note of a disk whose content is destroyed or replaced."""
 
     def bootkube_started(self, machine: Machine) -> None:
@@ -67,6 +68,12 @@ class Surroundings(Protocol):
 
     def unit_state(self, machine: Machine, unit: str) -> str:
         """Return a unit's ActiveState."""
+
+    def begins(self, machine: Machine, attempt: str) -> None:
+        """Take note of an orchestrator that is started."""
+
+    def reads(self, machine: Machine, made_in: str) -> None:
+        """Take note of the attempt in which the config was made that a machine is about to write."""
 
     def rebooting(self, machine: Machine) -> None:
         """Take note of a machine that goes down to boot from what comes first now."""
@@ -91,9 +98,15 @@ class Machine(SimulatedHost):
         self.infra_env_id = ""
         self.root = around.folder / self.name
         self.container: Container | None = None
-        #: The attempt whose image each disk holds, by device.
+        #: The attempt whose image each disk holds.
         self.images: dict[str, str] = {}
         self.boots = 0
+        #: The kernel's names by those that last, in this boot.
+        self.devices: dict[str, str] = {}
+        #: Its role in the last attempt.
+        self.role = ""
+        #: Does it run the discovery image?
+        self.is_live = False
 
     # Power
 
@@ -101,6 +114,9 @@ class Machine(SimulatedHost):
         """Start from the discovery image, with nothing of an earlier run left in memory. From the loop."""
         self.halt()
         self.boots += 1
+        self.is_live = True
+        turn = (self.number + self.boots) % len(DISKS)
+        self.devices = {key: f"/dev/vd{'abc'[(turn + place) % 3]}" for place, key in enumerate(DISKS)}
         shutil.rmtree(self.root, ignore_errors=True)
         (self.root / "etc").mkdir(parents=True)
         self.container = None
@@ -144,12 +160,16 @@ class Machine(SimulatedHost):
 
         return run
 
+    def disk_of(self, device: str) -> str:
+        """Return the lasting name of a disk that is called so in this boot."""
+        return next((key for key, path in self.devices.items() if path == device), device)
+
     def inventory(self) -> str:
         """As the agent encodes a real one, with several disks."""
         known = inv.decode(super().inventory())
         disks = [
             msgspec.structs.replace(known.disks[0], id=key, by_path=key, path=path, name=path[5:], size_bytes=size * GB)
-            for (key, path), size in zip(DISKS.items(), (240, 120, 480), strict=True)
+            for (key, path), size in zip(self.devices.items(), (240, 120, 480), strict=True)
         ]
         return inv.encode(msgspec.structs.replace(known, disks=disks))
 
@@ -166,15 +186,16 @@ class Machine(SimulatedHost):
         match words:
             case ["podman", verb, *rest]:
                 out, code = self._podman(verb, rest, env)
-            case ["coreos-installer", "install", *_, device]:
+            case ["coreos-installer", "install", *options, device]:
+                self._read_config(options[options.index("-i") + 1])
                 out, code = self._write(device, feed)
             case ["realpath", *_, device]:
-                out = DISKS.get(device, device)
+                out = self.devices.get(device, device)
             case ["lsblk", "-J", *_, device]:
                 out = json.dumps({"blockdevices": [{"name": device, "type": "disk", "fstype": None}]})
             case ["wipefs", *_, device]:
-                self._around.written(self, device, self._attempt(), "wiped")
-                self.images.pop(device, None)
+                self._around.written(self, self.disk_of(device), self._attempt(), "wiped")
+                self.images.pop(self.disk_of(device), None)
             case ["systemctl", "start", "--no-block", "bootkube.service"]:
                 self._around.bootkube_started(self)
             case ["systemctl", "show", "-p", "LoadState", *_]:
@@ -200,7 +221,7 @@ class Machine(SimulatedHost):
             case "image":
                 return str(GB), 0
             case "pull":
-                around.workers.sleep(luck.seconds("pull", 20.0))
+                around.workers.sleep(luck.seconds("pull", 8.0))
                 return "", 125 if luck.fails("pull") else 0
             case "rm" | "stop":
                 self._end_container(remove=verb == "rm")
@@ -220,7 +241,9 @@ class Machine(SimulatedHost):
     def _start_container(self, rest: Sequence[str], env: Mapping[str, str]) -> None:
         given = dict(pair.split("=", 1) for pair in rest if pair.startswith(ATTEMPT_VARIABLE))
         container = self.container = Container(given.get(ATTEMPT_VARIABLE, ""))
+        self._around.begins(self, container.attempt)
         arguments = orchestrator.parse_arguments(list(rest[rest.index("--role") :]))
+        self.role = arguments.role
 
         def work() -> None:
             run = orchestrator.prepared(arguments, env["PULL_SECRET_TOKEN"], container.attempt, HostSystem(self.root))
@@ -241,16 +264,22 @@ class Machine(SimulatedHost):
         if remove:
             self.container = None
 
+    def _read_config(self, path: str) -> None:
+        files = json.loads((self.root / path[1:]).read_bytes()).get("storage", {}).get("files", [])
+        made_in = next((file["contents"]["source"][6:] for file in files if file["path"] == MARK), "")
+        self._around.reads(self, made_in)
+
     def _write(self, device: str, feed: Callable[[bytes], None] | None) -> tuple[str, int]:
-        around = self._around
+        around, disk = self._around, self.disk_of(device)
         attempt = self._attempt()
-        around.written(self, device, attempt, "written")
-        self.images.pop(device, None)
+        around.written(self, disk, attempt, "written")
+        self.images.pop(disk, None)
         for percent in range(0, 101, 20):
-            around.workers.sleep(around.luck.seconds("write", 6.0))
+            around.workers.sleep(around.luck.seconds("write", 4.0))
             if around.luck.fails("coreos-installer"):
                 return "", 1
             if feed is not None:
                 feed(f"> Read disk 1.0 GiB/1.0 GiB ({percent}%)\n".encode())
-        self.images[device] = attempt
+        around.written(self, disk, attempt, "written to its end")
+        self.images[disk] = attempt
         return "", 0

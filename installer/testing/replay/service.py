@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -19,6 +19,7 @@ from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.prepare.installer import Job
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.logs import free_space
 from installer.rendezvous.validations import requirements as hwreqs
 from installer.testing.service.rendezvous_kit import SMALL, Keys
 
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 RELEASE = [{"url": "release.example/r@sha256:" + "0" * 64, "version": "4.18.0"}]
-EMPTY: dict[str, Any] = {"ignition": {"version": "3.2.0"}}
+#: The file of each config that says in which attempt it was made.
+MARK = "/etc/attempt"
 
 
 def made(job: Job) -> dict[str, bytes]:
     """Return files as the payload's installer makes them, as far as hosts read them."""
     names = ["bootstrap.ign", "master.ign", "worker.ign", *(host.ignition_file for host in job.hosts)]
+    mark = {"path": MARK, "mode": 0o644, "contents": {"source": f"data:,{job.cluster.attempt}"}}
+    config = {"ignition": {"version": "3.2.0"}, "storage": {"files": [mark]}}
     return {
-        **{name: json.dumps(EMPTY).encode() for name in names},
+        **{name: json.dumps(config).encode() for name in names},
         "metadata.json": b'{"clusterID": "9b5a1b3e-0000-4000-8000-00000000000a"}',
         "kubeconfig": b"clusters: []",
         "kubeadmin-password": b"aaaaa-bbbbb-ccccc-ddddd",
@@ -50,9 +54,10 @@ class Process:
         *,
         generate: Callable[[Job], dict[str, bytes]],
         observed: Callable[[web.Request, Handler], Awaitable[web.StreamResponse]],
+        changed: Callable[[], None],
         **env: str,
     ) -> None:
-        self._generate = generate
+        self._generate, self._changed = generate, changed
         self.settings = service_settings.load(
             {
                 "SERVICE_BASE_URL": "http://192.0.2.1:8090/",
@@ -79,6 +84,13 @@ class Process:
         engine = Engine(store, self.settings, hwreqs.load(self.settings), SteadyClock())
         auth = Authenticator(self.settings.auth_type, self.settings.public_key_pem)
         service = self.service = Service(engine, self.settings, auth, self._generate)
+        ring = store.announce
+
+        def announce() -> None:
+            ring()
+            self._changed()
+
+        store.announce = announce
         app = build(service)
         observed = self._observed
 
@@ -92,10 +104,18 @@ class Process:
         assert runner.server is not None
         return runner.server
 
-    async def end(self) -> None:
-        """Clean up what a killed process has left: nothing of it reaches the store any more."""
-        if self.store is not None:
-            self.store.db.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+    def fill(self, is_full: bool) -> None:
+        """Let the disk be full, or free again: SQLite and the logs get no more of it than they have."""
+        if self.store is not None and self.service is not None:
+            (pages,) = self.store.db.execute("PRAGMA page_count").fetchone()
+            self.store.db.execute(f"PRAGMA max_page_count={pages if is_full else 1 << 30}")
+            self.service.logs.free_bytes = (lambda path: 0) if is_full else free_space
+
+    async def kill(self) -> None:
+        """End it as SIGKILL does: nothing of it reaches the store any more."""
+        store, runner = self.store, self._runner
         self.store = self.service = self._runner = None
+        if store is not None:
+            store.db.close()
+        if runner is not None:
+            await runner.cleanup()

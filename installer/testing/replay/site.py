@@ -6,14 +6,14 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
-from installer.assisted.enums import ClusterStatus, Stage
+from installer.assisted.enums import ClusterStatus, Role, Stage
 from installer.assisted.errors import ClientError
 from installer.orchestrator import bootstrap, kube
 from installer.orchestrator.controller import MANIFESTS
@@ -28,7 +28,21 @@ OVER = (ClusterStatus.INSTALLED, ClusterStatus.ERROR, ClusterStatus.CANCELLED, C
 #: The name under which the network knows the cluster's own pods.
 PODS = "cluster"
 Note = Callable[[str, str], None]
-Written = Callable[[Machine, str, str, str], None]
+
+
+class Watcher(Protocol):
+    """Invariants of machines (invariants.Invariants)."""
+
+    nodes: set[tuple[str, str]]
+
+    def written(self, machine: Machine, disk: str, attempt: str, how: str) -> None:
+        """Check a disk whose content is destroyed."""
+
+    def begins(self, machine: Machine, attempt: str) -> None:
+        """Check an orchestrator that is started."""
+
+    def reads(self, machine: Machine, made_in: str) -> None:
+        """Check a config that is about to be written."""
 
 
 class Making:
@@ -39,16 +53,18 @@ class Making:
         self.nodes: dict[str, bool] = {}
         self.bootkube = "active"
         self.is_reporting = False
+        self.masters: set[str] = set()
 
 
 class Cluster:
     """The surroundings of its machines (machines.Surroundings)."""
 
     def __init__(
-        self, workers: Workers, luck: Luck, folder: Path, *, agent_token: str, note: Note, written: Written
+        self, workers: Workers, luck: Luck, folder: Path, *, agent_token: str, note: Note, watcher: Watcher
     ) -> None:
         self.workers, self.luck, self.folder, self.agent_token = workers, luck, folder, agent_token
-        self.note, self.written = note, written
+        self.note, self._watcher = note, watcher
+        self.begins, self.reads = watcher.begins, watcher.reads
         self.machines: list[Machine] = []
         self._loop = workers.loop
         # By attempt.
@@ -62,11 +78,19 @@ class Cluster:
         attempt = machine.container.attempt if machine.container else ""
         return self._makings.setdefault(attempt, Making(attempt))
 
+    def written(self, machine: Machine, disk: str, attempt: str, how: str) -> None:
+        """Take note of a disk whose content is destroyed."""
+        self.note(machine.name, f"{disk} is {how} in attempt {attempt}")
+        self._watcher.written(machine, disk, attempt, how)
+
     # The bootstrap host
 
     def bootkube_started(self, machine: Machine) -> None:
         """Begin the temporary control plane; its API answers when kubeconfig is there."""
         making, boots = self.making(machine), machine.boots
+        if self.luck.fails("bootkube hangs"):
+            self.note(machine.name, "bootkube hangs")
+            return
 
         def done() -> None:
             if machine.boots != boots:
@@ -87,7 +111,8 @@ class Cluster:
         """Return a unit's ActiveState."""
         making = self.making(machine)
         if unit == "progress.service":
-            return "inactive" if sum(making.nodes.values()) >= 2 else "active"
+            ready = [name for name in sorted(making.masters) if making.nodes[name]]
+            return "inactive" if len(ready) >= 2 else "active"
         return making.bootkube if unit == "bootkube.service" else "active"
 
     def api(self, kubeconfig: Path) -> Api:
@@ -102,16 +127,34 @@ class Cluster:
     def rebooting(self, machine: Machine) -> None:
         """Let a machine go down, and come up from the disk that was written, if its firmware does."""
         making = self.making(machine)
-        self._loop.call_later(15.0, self._reboot, machine, making)
-
-    def _reboot(self, machine: Machine, making: Making) -> None:
         boots = machine.boots
+
+        def go_down() -> None:
+            if machine.boots == boots:
+                self._reboot(machine, making)
+
+        self._loop.call_later(15.0, go_down)
+
+    def boot_disk(self, machine: Machine) -> None:
+        """Let somebody boot a machine from the disk that was written last, if there is one. From the loop."""
+        attempt = next(reversed(machine.images.values()), None)
+        if attempt is not None and machine.is_live:
+            self._reboot(machine, self._makings[attempt], is_watched=True)
+
+    def _reboot(self, machine: Machine, making: Making, is_watched: bool = False) -> None:
         machine.halt()
-        if self.luck.fails("boot from disk"):
+        if not is_watched and self.luck.fails("boot from disk"):
             machine.boot_live()
             return
+        if self.luck.fails("boot hangs"):
+            self.note(machine.name, "does not come back")
+            machine.is_live = False
+            return
         self.note(machine.name, "boots from its disk")
+        machine.boots += 1
+        machine.is_live = False
         machine.container = None
+        boots = machine.boots
 
         def is_away() -> bool:
             return machine.boots != boots or making.attempt not in machine.images.values()
@@ -124,12 +167,15 @@ class Cluster:
                 self._later("join", 30.0, join)
                 return
             making.nodes[machine.name] = False
+            if machine.role != Role.WORKER:
+                making.masters.add(machine.name)
             self._later("ready", 40.0, ready)
 
         def ready() -> None:
             if is_away():
                 return
             making.nodes[machine.name] = True
+            self._watcher.nodes.add((machine.name, making.attempt))
             self.note(machine.name, "is a ready node")
             if len(self.machines) == 1:
                 self._start_reporting(machine, making)
@@ -217,7 +263,7 @@ class Api:
         self._ask()
         items = [
             {
-                "metadata": {"name": name, "labels": MASTER},
+                "metadata": {"name": name, "labels": MASTER if name in self._making.masters else {}},
                 "status": {"conditions": [{"type": "Ready", "status": str(ready)}]},
             }
             for name, ready in self._making.nodes.items()

@@ -51,6 +51,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, seed: str) -> None:
         self.moment = 0.0
+        #: How long it takes (s) what the service has threads of its own for.
+        self.slow_seconds: Callable[[], float] = lambda: 0.0
         self._random = random.Random(f"{seed} executors")
         selector = _Selector()
         selector.loop = self
@@ -63,7 +65,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """Call ``func`` at once when a thread would have come to it; what takes minutes says so itself."""
+        """Call ``func`` when a thread would have come to its end."""
         future: asyncio.Future[T] = self.create_future()
 
         def work() -> None:
@@ -74,8 +76,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             except Exception as error:
                 future.set_exception(error)
 
-        # The service has threads of its own for what takes minutes.
-        self.call_later(self._random.expovariate(1 / (0.002 if executor is None else 40.0)), work)
+        self.call_later(self._random.expovariate(500.0) if executor is None else self.slow_seconds(), work)
         return future
 
 

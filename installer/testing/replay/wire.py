@@ -150,6 +150,10 @@ class ServerTransport(asyncio.Transport):
         """End the connection."""
         self.close()
 
+    def is_reading(self) -> bool:
+        """Return whether pieces are taken: always."""
+        return True
+
     def pause_reading(self) -> None:
         """Take all the same: pieces are small."""
 

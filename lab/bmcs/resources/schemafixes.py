@@ -12,6 +12,8 @@ from lab.bmcs.web import Inner
 
 # Property -> its name in the schema; empty: no schema has it.
 _NAMES = {"@Redfish.Copyright": "", "HealthRollUp": "HealthRollup"}
+# Of a processor: numbers, which are texts there.
+_NUMBERS = ("TotalCores", "TotalThreads")
 # Type -> properties that it does not have, or sushy-tools no value for.
 _UNKNOWN = {
     "#Chassis.v1_5_0.Chassis": ("UUID", "Thermal"),
@@ -28,8 +30,13 @@ class SchemaFixes:
 
     def document(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return a document of the emulator's, in its own paths, without what is wrong."""
-        unknown = _UNKNOWN.get(str(body.get("@odata.type")), ())
-        valid = {key: value for key, value in body.items() if key not in unknown}
+        kind = str(body.get("@odata.type"))
+        valid = {key: value for key, value in body.items() if key not in _UNKNOWN.get(kind, ())}
+        if kind.startswith("#Processor."):
+            valid |= {name: int(valid[name]) for name in _NUMBERS if str(valid.get(name)).isdigit()}
+        elif kind.startswith("#ProcessorCollection."):
+            # Here it comes with the whole list in its place.
+            valid["@odata.id"] = str(valid["@odata.id"]).partition("/Processors")[0] + "/Processors"
         return {key: self._value(value) for key, value in _named(valid) if self._leads_somewhere(value)}
 
     def _value(self, value: Any) -> Any:
