@@ -30,7 +30,7 @@ from lab.release.cluster.kube.resources import config_map
 from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
-from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted, is_busy, is_installer
+from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
@@ -39,6 +39,8 @@ from lab.release.cluster.pods.installerpod import (
     MEMBER_ID,
     NAMESPACE,
     PERSONAL,
+    is_busy,
+    is_installer,
     resource_secret,
 )
 
