@@ -267,7 +267,7 @@ class Scaling:
         common = self._kube.get("v1", "Secret", CONTROL_PLANE, NAMESPACE)
         if common is None:
             raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE} is not there: node {name} cannot be installed")
-        servers = sorted(set(voters(members).values()) - {ip})
+        servers = sorted(set(voters(members).values()) - {ip}) if self._fencing is None else []
         stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers, servers=servers)
         self._revisions.install(node, stages, [common, personal], peers, servers=servers)
 
