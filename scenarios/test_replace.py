@@ -1,4 +1,7 @@
-"""Scenarios of control plane nodes that are lost for good and replaced."""
+"""Scenarios of control plane nodes that are lost for good and replaced, and of one without its etcd."""
+
+import shlex
+import time
 
 import pytest
 
@@ -13,6 +16,18 @@ pytestmark = [pytest.mark.weekly, pytest.mark.disruptive]
 THREE = params(lambda row: row.thorough and row.topology.startswith("compact-ipv4-static"))
 REMOVED_SECONDS = 300
 REASON = "ClusterMemberRemovalController_Error"
+#: How long a node's API server has to do without the etcd beside it, and in which time an answer has to come.
+WITHOUT_SECONDS, ANSWER_SECONDS = 30, 15
+#: A read and a write, by a client with a certificate, of the API server of the node that runs it.
+ASK = """
+cd /etc/kubernetes/static-pod-resources/kube-controller-manager-certs
+ask() { curl --silent --show-error --fail --output /dev/null --max-time %d --cacert service-ca-bundle.crt \\
+    --cert client.crt --key client.key "$@"; }
+ask https://localhost:6443/readyz
+ask https://localhost:6443/api/v1/namespaces/default
+ask --header 'Content-Type: application/json' --data '{"metadata": {"generateName": "without-etcd-"}}' \\
+    https://localhost:6443/api/v1/namespaces/default/configmaps
+"""
 
 
 def members(installation: Installation) -> list[str]:
@@ -92,4 +107,22 @@ def test_a_member_that_the_quorum_needs_stays_although_its_node_is_deleted(insta
         installation.lab.nodes[silent].power.on()
         installation.lab.nodes[deleted].power.cycle()
     wait_until(installation.nodes_ready, BACK_SECONDS, "all nodes to be Ready again")
+    wait_until(lambda: etcd_is_whole(installation), BACK_SECONDS, "etcd to be whole again")
+
+
+@pytest.mark.parametrize("installation", THREE, indirect=True)
+def test_an_api_server_serves_on_without_the_etcd_of_its_node(installation: Installation) -> None:
+    """It asks the members of the other nodes."""
+    host = installation.lab.nodes[installation.topology.masters[-1].name].ssh()
+    script = f"sudo sh -ec {shlex.quote(ASK % ANSWER_SECONDS)}"
+    host.check_output(script)
+    host.check_output("sudo /usr/local/bin/disable-etcd.sh")
+    try:
+        end, answered = time.monotonic() + WITHOUT_SECONDS, 0
+        while time.monotonic() < end or not answered:
+            host.check_output(script)
+            answered += 1
+    finally:
+        host.check_output("sudo mv /home/core/assets/manifests-stopped/etcd-pod.yaml /etc/kubernetes/manifests/")
+    print(f"{answered} rounds of requests answered")
     wait_until(lambda: etcd_is_whole(installation), BACK_SECONDS, "etcd to be whole again")

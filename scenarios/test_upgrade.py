@@ -32,7 +32,9 @@ def kill_version_operator(installation: Installation, node: str) -> None:
     words = ("-n", VERSION_OPERATOR, "get", "pod", f"cluster-version-operator-{node}")
     [container] = installation.kubectl_json(*words)["status"]["containerStatuses"]
     name = container["containerID"].removeprefix("containerd://")
-    installation.lab.nodes[node].ssh().check_output(f"sudo ctr --namespace k8s.io tasks kill --signal SIGKILL {name}")
+    # Its own patience is 10 s, which a busy machine takes to answer.
+    ctr = "sudo ctr --connect-timeout 120s --namespace k8s.io"
+    installation.lab.nodes[node].ssh().check_output(f"{ctr} tasks kill --signal SIGKILL {name}")
 
 
 def images(installation: Installation) -> set[str]:

@@ -34,6 +34,8 @@ from lab.release.cluster.pods.installerpod import (
     PERSONAL,
     files_of,
     installer_pod,
+    is_busy,
+    is_installer,
     manifests,
     pods_map_name,
     resource_secret,
@@ -64,20 +66,10 @@ class Wanted:
     release_image: str
 
 
-def is_installer(pod: Object) -> bool:
-    """Return whether a pod brings a node its static pods."""
-    return bool(pod["metadata"]["namespace"] == NAMESPACE and pod["metadata"]["name"].startswith(INSTALLER))
-
-
 def is_revision(obj: Object) -> bool:
     """Return whether a ConfigMap has what one of a revision has."""
     data = obj.get("data") or {}
     return data.keys() >= {"revision", "hash", "reason"} and str(data["revision"]).isdecimal()
-
-
-def is_busy(pod: Object) -> bool:
-    """Return whether a pod is bringing a node its static pods."""
-    return is_installer(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
 
 def at_start(files: Mapping[str, str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from lab.release.cluster.kube.resources import config_map
 from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
-from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted, is_busy, is_installer
+from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
@@ -39,6 +39,8 @@ from lab.release.cluster.pods.installerpod import (
     MEMBER_ID,
     NAMESPACE,
     PERSONAL,
+    is_busy,
+    is_installer,
     resource_secret,
 )
 
@@ -265,7 +267,7 @@ class Scaling:
         common = self._kube.get("v1", "Secret", CONTROL_PLANE, NAMESPACE)
         if common is None:
             raise ClusterError(f"Secret {NAMESPACE}/{CONTROL_PLANE} is not there: node {name} cannot be installed")
-        servers = sorted(set(voters(members).values()) - {ip})
+        servers = sorted(set(voters(members).values()) - {ip}) if self._fencing is None else []
         stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers, servers=servers)
         self._revisions.install(node, stages, [common, personal], peers, servers=servers)
 

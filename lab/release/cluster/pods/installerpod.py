@@ -32,6 +32,16 @@ HOLDS_FILES = "node0.example/files"
 INSTALLER = "installer-"
 
 
+def is_installer(pod: Object) -> bool:
+    """Return whether a pod brings a node its static pods."""
+    return bool(pod["metadata"]["namespace"] == NAMESPACE and pod["metadata"]["name"].startswith(INSTALLER))
+
+
+def is_busy(pod: Object) -> bool:
+    """Return whether a pod is bringing a node its static pods."""
+    return is_installer(pod) and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+
+
 def _key(path: str) -> str:
     """Return a path as a key of a Secret, which may not contain a slash."""
     return path.replace("/", "_")

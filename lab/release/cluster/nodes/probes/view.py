@@ -18,6 +18,7 @@ from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import Changed, is_status
 from lab.release.cluster.kube.lease import parse_time
+from lab.release.cluster.pods.installerpod import is_busy
 
 #: Seconds within which a part must answer.
 SECONDS = 20.0
@@ -115,13 +116,14 @@ def node_ready(node: Object) -> bool:
 
 def condition(view: View, nodes: Sequence[Object], lacking: Iterable[str]) -> Changed:
     """Return the condition that tells of a part that runs on each of ``nodes`` and does not serve on those ``lacking``
-    it, by name: a node that starts makes nothing worse."""
-    names = set(lacking)
+    it, by name: a node that starts, or whose static pods are being replaced, makes nothing worse."""
+    names, busy = set(lacking), {pod["spec"].get("nodeName") for pod in view.pods if is_busy(pod)}
     lack = [node for node in nodes if node["metadata"]["name"] in names]
     if len(lack) == len(nodes):
         return "Available"
-    ages = [(view.now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds() for node in lack]
-    return "Progressing" if lack and max(ages) < STARTING_SECONDS else "Degraded"
+    lasting = [node for node in lack if node["metadata"]["name"] not in busy]
+    ages = [(view.now - parse_time(node["metadata"]["creationTimestamp"])).total_seconds() for node in lasting]
+    return "Progressing" if lack and max(ages, default=0.0) < STARTING_SECONDS else "Degraded"
 
 
 def pod_ready(pod: Object) -> bool:

@@ -11,6 +11,7 @@ from lab.release.cluster.kube.conditions import stamp
 from lab.release.cluster.nodes.probes import machine_approver, machine_config
 from lab.release.cluster.nodes.probes.etcd import Answer, disagreements
 from lab.release.cluster.nodes.probes.view import STARTING_SECONDS, View, condition
+from lab.release.cluster.pods import installerpod
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -37,6 +38,22 @@ def test_a_node_that_starts_makes_nothing_worse(lacking, expected):
     nodes = aged(m0=STARTING_SECONDS + 1, m1=STARTING_SECONDS + 1, w1=30)
     view = View(None, None, NOW, nodes, [], "", "")
     assert condition(view, nodes, lacking) == expected
+
+
+@pytest.mark.parametrize(
+    ("lacking", "phase", "expected"),
+    [
+        (["m0"], "Running", "Progressing"),
+        (["m0"], "Succeeded", "Degraded"),
+        (["m0", "m1"], "Running", "Degraded"),
+        (["m1"], "Running", "Degraded"),
+    ],
+)
+def test_a_node_whose_static_pods_are_replaced_makes_nothing_worse(lacking, phase, expected):
+    nodes = aged(**dict.fromkeys(("m0", "m1", "m2"), STARTING_SECONDS + 1))
+    meta = {"namespace": installerpod.NAMESPACE, "name": "installer-2-m0"}
+    pods = [{"metadata": meta, "spec": {"nodeName": "m0"}, "status": {"phase": phase}}]
+    assert condition(View(None, None, NOW, nodes, pods, "", ""), nodes, lacking) == expected
 
 
 def test_a_pool_that_cannot_be_rendered_degrades_and_makes_no_server_unavailable(monkeypatch):
