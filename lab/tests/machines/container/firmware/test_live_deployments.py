@@ -45,6 +45,7 @@ rpm-ostree finalize-deployment --allow-missing-checksum
 """
 _SAY = """#!/bin/bash
 . /etc/os-release
+[ -x /usr/local/bin/podman ] || exit 1
 echo "runs: $OSTREE_VERSION, own: $(cat /etc/own)." > /dev/console
 rpm-ostree status --json | jq -r '.deployments[].failed' > /dev/console
 """
