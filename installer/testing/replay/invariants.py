@@ -148,7 +148,9 @@ class Invariants:
             self.note(host.requested_hostname or host.id[:8], f"{status}, stage {stage}: {host.status_info}")
         if seen is not None and seen.attempt == cluster.attempt and seen.attempt:
             before = H(seen.status)
-            if before in ENDED_HOST and (status in INSTALLING_HOST or status in BEFORE_HOST):
+            # Whoever boots a host again that was cancelled begins anew with it (installer.md §5.2).
+            anew = before is H.CANCELLED and status is H.DISCOVERING
+            if before in ENDED_HOST and not anew and (status in INSTALLING_HOST or status in BEFORE_HOST):
                 self.broken(f"host {host.id} went back from {before} to {status}")
             if before in INSTALLING_HOST and status in BEFORE_HOST:
                 self.broken(f"host {host.id} went back from {before} to {status}")
