@@ -352,7 +352,7 @@ def greenboot(system: System) -> bool:
         reason.parent.mkdir(parents=True, exist_ok=True)
         reason.write_text(f"{text}\n")
         os.sync()
-        print(f"Boot Status is RED - {text}")
+        print(f"Boot Status is RED - {text}", flush=True)
         return True
     else:
         values = {name: value for name, value in environment.items() if name != "boot_counter"}

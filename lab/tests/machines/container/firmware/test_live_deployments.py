@@ -108,7 +108,8 @@ def test_another_deployment_is_booted_with_the_nodes_own_etc_and_stays(tmp_path:
 def test_one_that_does_not_pass_its_checks_is_booted_three_times_and_then_left(tmp_path: Path) -> None:
     node = Node(tmp_path, before=_UNWELL)
     for _ in range(3):
-        assert "Boot Status is RED - 10-own.sh: it is two" in node.reboots()
+        # The last words of a node that reboots do not always reach its console.
+        assert "runs: two, own: mine." in node.reboots()
     text = node.stays("FALLBACK BOOT DETECTED!", "runs: ")
     assert "runs: two" not in text
     assert "BOOT_IMAGE=/vmlinuz" in text
