@@ -188,6 +188,9 @@ def problem(name: str) -> str:
     """Say why there is no such BMC; empty when there is."""
     if "/" not in name:
         return "" if name in profiles() else f"{name!r} is not one of {', '.join(profiles())}, nor a path"
+    if not name.startswith("/"):
+        # The lab's processes have another working directory.
+        return f"{name!r} is not an absolute path"
     try:
         recording(name).rules()
     except RecordingError as error:

@@ -173,6 +173,7 @@ def test_what_is_no_recording_is_refused(tree: Path, spoil: Any, words: str) -> 
     recording.cache_clear()
     assert words in problem(str(tree))
     assert "nor a path" in problem("idrac7")
+    assert "not an absolute path" in problem("./tree")
 
 
 def test_values_of_another_type_are_passed_over(tree: Path) -> None:
