@@ -101,7 +101,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError("merge changes the BMC's own answer: it goes with neither body nor status")
         if self.body is not None and self.status in (204, 304):
             raise ValueError(f"an answer with status {self.status} has no body")
-        if self.status is self.body is self.merge is None and not self.latency_seconds:
+        if (self.status, self.body, self.merge) == (None, None, None) and not self.latency_seconds:
             raise ValueError("none of status, body, merge and latency_seconds is set")
 
 
