@@ -154,8 +154,10 @@ def _blame(arguments: argparse.Namespace) -> int:
     with existing_history(arguments) as history:
         labelled(history)
         blame = who.of_history(history, arguments.a, arguments.b)
-    for suspect in blame.suspects:
-        print(f"{suspect.score:3} {suspect.tag}{': revert its change' if suspect.revert else ''} ({suspect.why})")
+    print_lines(
+        f"{suspect.score:3} {suspect.tag}{': revert its change' if suspect.revert else ''} ({suspect.why})"
+        for suspect in blame.suspects
+    )
     if blame.undecided:
         print(f"undecided: {blame.undecided}")
     return REJECTED if any(suspect.revert for suspect in blame.suspects) else UNDECIDED
