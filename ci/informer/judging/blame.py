@@ -91,7 +91,8 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str] | 
     """Return the tags whose images differ, or the reason why that says nothing. A new image has changed, one that is
     gone has not."""
     if not before or not after:
-        return f"the images of the payload {'before' if not before else 'judged'} are not known"
+        which = "good" if not before else "broken"
+        return f"the images of the {which} payload are not known: node0-ci run --release notes them"
     tags = sorted(tag for tag, digest in after.items() if before.get(tag) != digest)
     if len(tags) == len(after):
         return "the payloads have no image in common: they have no common ancestor"

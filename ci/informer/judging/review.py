@@ -35,7 +35,7 @@ KIND_DAYS = 30
 #: Days before the one that is judged in which a test's regression may have opened.
 TRACKED_DAYS = 28
 #: The release that a payload is one of: 4.20 of 4.20.1.
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)", re.ASCII)
 
 
 def counts_of(rows: Iterable[Row]) -> Counts:

@@ -75,7 +75,7 @@ def test_nobody_is_accused_where_nothing_says_who(failures, changed, why):
 
 
 def test_payloads_whose_images_are_not_known_are_undecided():
-    assert "before are not known" in blame.judge(CONSOLE, {}, IMAGES).undecided
+    assert "the good payload are not known" in blame.judge(CONSOLE, {}, IMAGES).undecided
 
 
 @pytest.mark.parametrize("progress", ["", ": 45%"])

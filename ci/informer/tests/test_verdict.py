@@ -145,6 +145,15 @@ def test_the_basis_of_a_test_is_the_best_release_before(history):
     assert (change.base.failures, change.base.runs) == (0, 190)
 
 
+@pytest.mark.parametrize("name", ["4" * 5000 + ".1", "4." + "2" * 5000])
+def test_digits_that_are_no_release_are_a_name(history, name):
+    history.add(runs_of("sno@vm", ["PPPFF"] * 3, payload="1.{day}"))
+    history.add(runs_of("sno@vm", [""] * 3 + ["P" * 5] * 10, payload=name))
+    for payload in ("1.2", name):
+        history.judge(payload, good=True)
+    assert regressed_tests(history, history.runs()[-1].day) == []
+
+
 def test_what_the_lab_spoiled_is_no_regression_of_a_test(history):
     filled(history, sno=[*["PPPPP"] * 45, *["PPPFF"] * 7])
     history.judge("p044", good=True)

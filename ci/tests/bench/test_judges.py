@@ -109,4 +109,4 @@ def test_the_command_proposes_a_revert(tmp_path, capsys):
     with History(tmp_path / "1-1.db") as history:
         history.db.execute("DELETE FROM image")
     assert main(["--history", str(Path(tmp_path, "1-1.db")), "blame", broken.GOOD, broken.BAD]) == 3
-    assert "undecided: the images of the payload before are not known" in capsys.readouterr().out
+    assert "undecided: the images of the good payload are not known" in capsys.readouterr().out
