@@ -60,7 +60,8 @@ def test_a_change_is_scored_by_what_speaks_for_it(failures, changed, scores):
     [
         (CONSOLE, ["etcd"], "points to an image that changed"),
         ([red(components=["console"], new=False)] * 4, ["console"], "nothing new in 4 red runs"),
-        (CONSOLE[:2], ["console"], "2 red runs"),
+        (CONSOLE[:2], ["console"], "2 red runs that neither"),
+        ([*CONSOLE, *[red(components=["dns"])] * 4], ["console"], "points to an image that changed"),  # most do not
         ([red(label=Label.HOST)] * 9, ["console"], "0 red runs that neither lab nor host explains"),
         (CONSOLE, [], "no image changed"),
         (CONSOLE, list(IMAGES), "no common ancestor"),
@@ -86,7 +87,7 @@ def test_the_last_stage_is_read_from_the_services_events(progress):
     assert blame.last_stage(json.dumps(events, indent=1)) == "Writing image to disk"
 
 
-def operator_fails(payload, day, operator):
+def operator_fails(payload, day, operator, void=""):
     line = f"level=error msg=Cluster operator {operator} Available is False with Waiting: 0 of 1 replicas are there"
     for hour in range(3):
         yield Run(
@@ -96,7 +97,18 @@ def operator_fails(payload, day, operator):
             began=f"2026-01-{day:02}T{hour:02}:00:00Z",
             seconds=900.0,
             attempts=[Attempt("t", Outcome.FAILED, 900.0, line)],
+            void=void,
         )
+
+
+def blamed(history):
+    history.add([Run("sno", "good", "green", "2026-01-10T00:00:00Z", seconds=900.0)])
+    history.identify("good", "sha256:1", IMAGES)
+    for name in ("bad", "the broken one by another name"):
+        history.identify(name, "sha256:2", {**IMAGES, "console": "sha256:console2"})
+    triage.label(history, read())
+    clusters.assign(history)
+    return blame.of_history(history, "good", "bad")
 
 
 @pytest.mark.parametrize(
@@ -113,10 +125,11 @@ def operator_fails(payload, day, operator):
 def test_only_failures_that_were_not_there_before_point_to_an_image(history, also, suspects):
     history.add(operator_fails("bad", 20, "console"))
     history.add(operator_fails(*also))
-    history.add([Run("sno", "good", "green", "2026-01-10T00:00:00Z", seconds=900.0)])
-    history.identify("good", "sha256:1", IMAGES)
-    for name in ("bad", "the broken one by another name"):
-        history.identify(name, "sha256:2", {**IMAGES, "console": "sha256:console2"})
-    triage.label(history, read())
-    clusters.assign(history)
-    assert [suspect.tag for suspect in blame.of_history(history, "good", "bad").suspects] == suspects
+    assert [suspect.tag for suspect in blamed(history).suspects] == suspects
+
+
+def test_invalid_runs_are_the_infrastructures(history):
+    history.add(operator_fails("bad", 20, "console"))
+    history.add(operator_fails("bad", 21, "console", void="No space left on device"))
+    [suspect] = blamed(history).suspects
+    assert (suspect.score, suspect.why) == (80, "new +30, named +35, alone +20, jobs +15, infrastructure -20")
