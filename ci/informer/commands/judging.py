@@ -31,7 +31,7 @@ from ci.informer.commands.common import (
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.store import Row
-from ci.informer.judging import blame as who
+from ci.informer.judging import blame as blaming
 from ci.informer.judging import clusters
 from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
@@ -153,7 +153,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _blame(arguments: argparse.Namespace) -> int:
     with existing_history(arguments) as history:
         labelled(history)
-        blame = who.of_history(history, arguments.good, arguments.bad)
+        blame = blaming.of_history(history, arguments.good, arguments.bad)
     print_lines(
         f"{suspect.score:3} {suspect.tag}{': revert its change' if suspect.revert else ''} ({suspect.why})"
         for suspect in blame.suspects
