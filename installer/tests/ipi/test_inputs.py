@@ -15,7 +15,7 @@ from installer.testing.create.inputs_kit import COMPACT, SNO
 BMC = {"username": "admin", "password": "hidden-Pa55", "disableCertificateVerification": True}
 
 
-def config(*, network="Disabled", **changes):
+def document(*, network="Disabled", **changes):
     """Return an install-config with three hosts; `changes` are fields of the second."""
     document = copy.deepcopy(COMPACT)
     hosts = [
@@ -29,7 +29,11 @@ def config(*, network="Disabled", **changes):
     ]
     hosts[1] |= changes
     document["platform"]["baremetal"] |= {"provisioningNetwork": network, "hosts": hosts}
-    return parse_install_config(yaml.safe_dump(document))
+    return document
+
+
+def config(**changes):
+    return parse_install_config(yaml.safe_dump(document(**changes)))
 
 
 def test_a_machine_is_what_its_entry_says():
