@@ -23,6 +23,7 @@ from installer.common.inputs import read_input
 from installer.config.load import INSTALL_CONFIG_FILE, decode_file, decoded_text
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import BareMetalHost
+from installer.config.values import check as values
 from installer.create.stages.resolve import resolve_payload
 from installer.dirlock import locked
 from installer.errors import EXIT_BOOTSTRAP_FAILED, EXIT_INSTALL_FAILED, ConfigError, InstallerError, WaitError
@@ -143,6 +144,10 @@ def check(install: InstallConfig) -> None:
             problems.append(f"{place_of(host)}.role: {host.role!r}: must be master or worker")
         if not host.name:
             problems.append(f"{place_of(host)}.name: missing: it is the name of the node")
+        elif host.name == BOOTSTRAP:
+            problems.append(f"{place_of(host)}.name: {BOOTSTRAP} is the bootstrap machine's")
+        elif problem := values.subdomain(host.name, 63):
+            problems.append(f"{place_of(host)}.name: {host.name!r}: no name of a node: {problem}")
     if problems:
         raise ConfigError("\n".join(f"{INSTALL_CONFIG_FILE}: {problem}" for problem in problems))
 

@@ -79,6 +79,9 @@ def targets_of(install: InstallConfig, ca: str = "", *, old_tls: bool = False) -
     platform = install.platform.baremetal
     hosts = platform.hosts if platform else ()
     problems, targets = [], []
+    names = [host.name for host in hosts if host.name]
+    problems += [f"{HOSTS}[{name}].name: {names.count(name)} hosts have it" for name in dict.fromkeys(names)
+                 if names.count(name) > 1]  # fmt: skip
     for host in hosts:
         place = place_of(host)
         bmc = host.bmc
