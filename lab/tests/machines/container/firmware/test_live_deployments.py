@@ -24,6 +24,8 @@ esac
 """
 _STAGE = """#!/bin/bash
 set -ex
+# The reboot that it asks for would end it before what comes last.
+trap '' TERM
 mkdir -p /var/image /run/b
 cp -al /usr /var/image/usr
 cd /var/image/usr
