@@ -100,9 +100,7 @@ def test_an_upgrade_with_faults_completes_or_is_told_and_goes_back(installation:
         try:
             wait_for(installation, version, seconds)
         except WaitTimeout:
-            wait_until(
-                lambda: outcome(installation), ACKNOWLEDGED_SECONDS, f"seed {seed}: neither complete nor said why"
-            )
+            wait_until(lambda: outcome(installation), ACKNOWLEDGED_SECONDS, f"seed {seed}: completion or a reason")
             print(f"seed {seed}: {outcome(installation)}")
             ask_for(installation, here["image"])
             wait_for(installation, here["version"], seconds)
