@@ -173,7 +173,7 @@ def _changes(messages: dict[str, bytes], seen: dict[str, bytes]) -> list[bytes]:
     parts = [message for name, message in messages.items() if seen.get(name) is not message]
     for name in seen.keys() - messages.keys():
         del seen[name]
-        parts.append(_message("gone", {"id": name.rpartition("/")[2]}))
+        parts.append(_message("gone", {"key": name.partition("/")[2]}))
     seen.update(messages)
     return parts
 

@@ -65,6 +65,5 @@ export const cluster = (id, rest = "") => "/clusters/" + encodeURIComponent(id) 
 export const infraEnv = (id, rest = "") => "/infra-envs/" + encodeURIComponent(id) + rest;
 export const host = (item, rest = "") => infraEnv(item.infra_env_id, "/hosts/" + encodeURIComponent(item.id) + rest);
 
-/* Base64 of UTF-8, and back. */
+/* Base64 of UTF-8. */
 export const encoded = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
-export const decodedText = (text) => new TextDecoder().decode(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));

@@ -17,7 +17,7 @@ function store(key, draft) {
 }
 
 /* Pure: `mine` has the fields that were changed, `base` what each of them was when that began. */
-export function compare({ base, mine }, server) {
+function compare({ base, mine }, server) {
   const changed = {}, conflicts = {};
   for (const [name, value] of Object.entries(mine)) {
     if (same(value, server[name])) continue;

@@ -1,5 +1,5 @@
 /* The page: its addresses, the overview of all clusters, and the steps of one. */
-import { mayChange, scheme } from "./api.js";
+import { cluster as at, mayChange, scheme } from "./api.js";
 import { counted, Details as Fold, failing, HostList, Status, Verdict } from "./hostcard.js";
 import { Details, NewCluster } from "./steps/details.js";
 import { Hosts } from "./steps/hosts.js";
@@ -8,6 +8,7 @@ import { Manifests } from "./steps/manifests.js";
 import { Networking } from "./steps/networking.js";
 import { Actions, Bar, EDITABLE, Files, Progress } from "./steps/progress.js";
 import { Review } from "./steps/review.js";
+import { useResource } from "./resource.js";
 import { connect, hostsOf, infraEnvOf, say, useStore } from "./store.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 
@@ -34,7 +35,7 @@ function Events({ events }) {
       ${event.severity !== "info" && html`<span class=${"status " + (event.severity === "warning" ? "warn" : "bad")}>${event.severity}: </span>`}${event.message}</li>`)}</ul></div></section>`;
 }
 
-function ClusterCard({ shown, go }) {
+function ClusterCard({ shown }) {
   const label = "cluster-" + shown.id, step = "#/clusters/" + shown.id, wrong = failing(shown.validations);
   const about = [shown.version, shown.platform, shown.control_plane_count + " control plane",
     shown.api_vips.length ? "API " + shown.api_vips.join(", ") : "", shown.ingress_vips.length ? "ingress " + shown.ingress_vips.join(", ") : ""];
@@ -50,10 +51,10 @@ function ClusterCard({ shown, go }) {
       EDITABLE.includes(shown.status) ? "Configure and install " : "Follow "}${shown.name}</a></p>`}</article>`;
 }
 
-function Overview({ state, go }) {
+function Overview({ state }) {
   const hosts = [...state.hosts.values()].sort((a, b) => a.rank - b.rank);
   return html`<section id="clusters" aria-label="Clusters">
-      ${[...state.clusters.values()].map((shown) => html`<${ClusterCard} key=${shown.id} shown=${shown} go=${go} />`)}</section>
+      ${[...state.clusters.values()].map((shown) => html`<${ClusterCard} key=${shown.id} shown=${shown} />`)}</section>
     ${mayChange() && html`<p><a class="create" href="#/new">Create a cluster</a></p>`}
     <section aria-labelledby="hosts-title"><h2 id="hosts-title">Hosts</h2>
       ${!hosts.length && html`<p id="no-hosts" class="soft">No host has registered yet.</p>`}
@@ -63,7 +64,9 @@ function Overview({ state, go }) {
 
 function Cluster({ state, id, name, go }) {
   const shown = state.clusters.get(id);
-  if (!shown) return state.ready ? html`<p>There is no such cluster any more. <a href="#/">All clusters</a></p>` : null;
+  /* The stream may be a second behind the API, which has just registered it. */
+  const { problem } = useResource(shown || !state.ready ? null : at(id), shown);
+  if (!shown) return problem ? html`<p>${problem} <a href="#/">All clusters</a></p>` : html`<p class="soft">Loading…</p>`;
   const step = "#/clusters/" + id, locked = !EDITABLE.includes(shown.status);
   const [, title, Step] = STEPS.find(([key]) => key === name) || STEPS[0];
   const place = STEPS.findIndex(([key]) => key === name), next = STEPS[place + 1];
@@ -109,7 +112,7 @@ function App() {
   const home = where ? html`<p><a href="#/">All clusters</a></p>` : null;
   if (where === "new") return html`${home}<${NewCluster} go=${go} />`;
   if (where === "clusters") return html`${home}<${Cluster} state=${state} id=${id} name=${name || "details"} go=${go} />`;
-  return html`<${Overview} state=${state} go=${go} />`;
+  return html`<${Overview} state=${state} />`;
 }
 
 $("token-form").addEventListener("submit", (event) => {

@@ -6,7 +6,7 @@ const MOST_EVENTS = 1000;
 /* The service sends something every 15 s. */
 const SILENT_MS = 40000;
 export const state = { clusters: new Map(), hosts: new Map(), infraEnvs: new Map(), events: [], ready: false,
-  version: "", connected: false };
+  version: "" };
 const listeners = new Set();
 const numbers = new Set();
 let seen = new Set();
@@ -51,7 +51,6 @@ export function say(problem) { setText($("problem"), problem); }
 /* What is shown without a connection is old: the page says so, and since when. */
 function connected() {
   since = "";
-  state.connected = true;
   setText($("connection"), "Live");
   $("away").hidden = true;
   $("main").classList.remove("away");
@@ -59,15 +58,21 @@ function connected() {
 
 function notConnected(why) {
   since = since || new Date().toLocaleTimeString();
-  state.connected = false;
   const old = state.hosts.size + state.clusters.size ? ". What is below is as it was at " + since : "";
   setText($("connection"), "Not connected: " + why + old + ".");
   $("main").classList.add("away");
   showTitle();
 }
 
+/* A machine that was booted from two images is a host of two infra-envs, with one id. */
+const keyOf = (item) => (item.infra_env_id ? item.infra_env_id + "/" : "") + item.id;
+
 function keep(map) {
-  return (item) => { seen.add(item.id); map.set(item.id, item); };
+  return (item) => {
+    const key = keyOf(item);
+    seen.add(key);
+    map.set(key, { ...item, key });
+  };
 }
 
 const TAKE = {
@@ -76,7 +81,7 @@ const TAKE = {
   host: keep(state.hosts),
   expected: (item) => keep(state.hosts)({ ...item, expected: true }),
   infra_env: keep(state.infraEnvs),
-  gone: ({ id }) => [state.clusters, state.hosts, state.infraEnvs].forEach((map) => map.delete(id)),
+  gone: ({ key }) => [state.clusters, state.hosts, state.infraEnvs].forEach((map) => map.delete(key)),
   event: (item) => {
     /* A store made anew counts from the start: its events are told apart by their time. */
     const key = item.number + " " + item.time;
@@ -86,7 +91,7 @@ const TAKE = {
   },
   ready: () => {
     for (const map of [state.clusters, state.hosts, state.infraEnvs]) {
-      for (const id of [...map.keys()]) if (!seen.has(id)) map.delete(id);
+      for (const key of [...map.keys()]) if (!seen.has(key)) map.delete(key);
     }
     state.ready = true;
     attempt = 0;

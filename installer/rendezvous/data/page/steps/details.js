@@ -6,6 +6,7 @@ import { patch, useResource } from "../resource.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf, state } from "../store.js";
 import { html } from "../vendor/preact-htm.js";
+import { register as registerImage } from "./image.js";
 
 const NAMES = ["name", "base_dns_domain", "openshift_version", "cpu_architecture", "control_plane_count", "platform",
   "pull_secret", "ssh_public_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors",
@@ -19,7 +20,7 @@ const NEW = { control_plane_count: "3", platform: "baremetal", infra_env: "", im
 /* A line for each: source = mirror mirror… (imageDigestSources of an install-config). */
 const mirrorsText = (sources) => (sources || []).map(({ source, mirrors }) => source + " = " + (mirrors || []).join(" ")).join("\n");
 
-export function mirrorsOf(text) {
+function mirrorsOf(text) {
   return (text || "").split("\n").filter((line) => line.trim()).map((line) => {
     const [source, mirrors] = line.split("=").map((part) => part.trim());
     if (!source || !mirrors) throw new Error("mirrors: " + line.trim() + ": must be SOURCE = MIRROR");
@@ -49,7 +50,7 @@ function body(values) {
   return made;
 }
 
-/* Registers both, or neither. Returns the cluster's id. */
+/* Registers both, or neither; what is left when the service goes away meanwhile is told. Returns the cluster's id. */
 async function register(values) {
   const sources = mirrorsOf(values.mirrors);
   const made = await call("POST", "/clusters", { ...body(values), openshift_version: values.openshift_version,
@@ -57,14 +58,7 @@ async function register(values) {
   try {
     if (sources.length) await call("PATCH", at(made.id, "/install-config"), JSON.stringify({ imageDigestSources: sources }));
     if (!values.infra_env) {
-      await call("POST", "/infra-envs", {
-        name: made.name, cluster_id: made.id, pull_secret: values.pull_secret.trim(),
-        cpu_architecture: values.cpu_architecture, openshift_version: values.openshift_version,
-        image_type: values.image_type, ssh_authorized_key: values.ssh_public_key || "",
-        additional_ntp_sources: values.additional_ntp_source || "",
-        additional_trust_bundle: values.additional_trust_bundle || "",
-        proxy: { http_proxy: values.http_proxy || "", https_proxy: values.https_proxy || "", no_proxy: values.no_proxy || "" },
-      });
+      await registerImage(made, values);
     } else {
       for (const item of state.hosts.values()) {
         if (item.infra_env_id === values.infra_env && !item.cluster_id) {
@@ -73,7 +67,9 @@ async function register(values) {
       }
     }
   } catch (error) {
-    await call("DELETE", at(made.id));
+    await call("DELETE", at(made.id)).catch(() => {
+      throw new Error(`${error.message} ${made.name} is registered, but not all of it: remove it from the list of all clusters first.`);
+    });
     throw error;
   }
   return made.id;

@@ -23,7 +23,7 @@ export function Review({ id, shown, step, go }) {
     ["Control plane", `${shown.control_plane_count} wanted, ${roles.master} there`], ["Workers", String(roles.worker)],
     ["API", shown.api_vips.join(", ")], ["Ingress", shown.ingress_vips.join(", ")]];
   return html`<dl>${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-    <h3>Hosts</h3><ul>${hosts.map((host) => html`<li key=${host.id}>${host.name}: ${host.role}, ${host.status}${
+    <h3>Hosts</h3><ul>${hosts.map((host) => html`<li key=${host.key}>${host.name}: ${host.role}, ${host.status}${
       host.hardware ? ", " + (host.hardware.disks.filter((disk) => disk.chosen).map((disk) => disk.path)[0] || "no disk chosen") : ""}</li>`)}</ul>
     <h3>Validations</h3>
     ${!wrong.length && html`<p class="notice good">All validations hold.</p>`}
@@ -31,7 +31,6 @@ export function Review({ id, shown, step, go }) {
       ["Warnings", failed.filter(({ item }) => item.warns)], ["What is not known yet", waiting]].filter(([, rows]) => rows.length).map(([title, rows]) => html`
       <h4>${title}</h4><ul class="verdicts" aria-label=${title}>${rows.map(({ item, whose }) => html`<${Verdict} key=${whose + item.id} step=${step}
         item=${{ ...item, message: (whose ? whose + ": " : "") + item.message }} />`)}</ul>`)}
-    <p role="status">The cluster is ${shown.status}${shown.status_info ? ": " + shown.status_info : ""}</p>
     <${Outcome} saving=${saving} />
     ${mayChange() ? html`<p class="soft">All that is on the installation disks is lost.</p>
       <button type="button" class="primary" id="install" disabled=${!ready || saving.busy} onClick=${install}>Install cluster</button>`
