@@ -4,7 +4,7 @@ const HEADERS = { userAuth: "Authorization", watcherAuth: "Watcher-Authorization
 
 export function scheme() {
   try {
-    const part = (sessionStorage.getItem("token") || "").replace(/^Bearer /, "").split(".")[1];
+    const part = (sessionStorage.getItem("token") || "").split(".")[1];
     return JSON.parse(atob(part.replace(/-/g, "+").replace(/_/g, "/"))).auth_scheme || "";
   } catch (error) { return ""; }
 }

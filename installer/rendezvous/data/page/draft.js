@@ -1,7 +1,8 @@
 /* A form's content: what it began with, what was entered, and what somebody else has changed meanwhile. */
 import { useState } from "./vendor/preact-htm.js";
 
-const SECRET = new Set(["pull_secret", "password"]);
+/* A pull secret, or an address with a login, as a proxy's may have. */
+const secret = (name, value) => name === "pull_secret" || /:\/\/[^/\s]+@/.test(value);
 export const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 function stored(key) {
@@ -10,7 +11,7 @@ function stored(key) {
 
 /* Drafts outlive a reload, in this tab only and without secrets. */
 function store(key, draft) {
-  const kept = (values) => Object.fromEntries(Object.entries(values).filter(([name]) => !SECRET.has(name)));
+  const kept = (values) => Object.fromEntries(Object.entries(values).filter(([name, value]) => !secret(name, value)));
   const entered = Object.keys(draft.mine).length > 0;
   if (entered) sessionStorage.setItem("draft " + key, JSON.stringify({ base: kept(draft.base), mine: kept(draft.mine) }));
   else sessionStorage.removeItem("draft " + key);

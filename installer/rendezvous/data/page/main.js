@@ -9,7 +9,7 @@ import { Networking } from "./steps/networking.js";
 import { Actions, Bar, EDITABLE, Files, Progress } from "./steps/progress.js";
 import { Review } from "./steps/review.js";
 import { useResource } from "./resource.js";
-import { connect, hostsOf, infraEnvOf, say, useStore } from "./store.js";
+import { connect, forget, hostsOf, infraEnvOf, say, useStore } from "./store.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 
 /* In the order of assisted-installer-ui's wizard. */
@@ -57,7 +57,7 @@ function Overview({ state }) {
       ${[...state.clusters.values()].map((shown) => html`<${ClusterCard} key=${shown.id} shown=${shown} />`)}</section>
     ${mayChange() && html`<p><a class="create" href="#/new">Create a cluster</a></p>`}
     <section aria-labelledby="hosts-title"><h2 id="hosts-title">Hosts</h2>
-      ${!hosts.length && html`<p id="no-hosts" class="soft">No host has registered yet.</p>`}
+      ${state.ready && !hosts.length && html`<p id="no-hosts" class="soft">No host has registered yet.</p>`}
       <${HostList} items=${hosts} label="Hosts" /></section>
     <${Events} events=${state.events} />`;
 }
@@ -117,12 +117,12 @@ function App() {
 
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem("token", $("token").value.trim());
+  sessionStorage.setItem("token", $("token").value.trim().replace(/^Bearer /, ""));
   $("token").value = "";
   say("");
   connect();
 });
-$("forget").addEventListener("click", () => { sessionStorage.removeItem("token"); connect(); });
+$("forget").addEventListener("click", () => { sessionStorage.removeItem("token"); forget(); connect(); });
 if (scheme() === "") $("token-form").hidden = false;
 render(html`<${App} />`, $("main"));
 connect();

@@ -138,6 +138,13 @@ async function listen(own) {
   } finally { clearTimeout(timer); }
 }
 
+/* What only a token may see goes with the token. */
+export function forget() {
+  [state.clusters, state.hosts, state.infraEnvs, numbers].forEach((known) => known.clear());
+  state.events = [];
+  state.ready = false;
+}
+
 /* Follows the stream until another call does; without an answer it tries again, ever more slowly. */
 export async function connect() {
   if (current) current.abort();

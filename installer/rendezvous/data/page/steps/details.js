@@ -68,7 +68,7 @@ async function register(values) {
     }
   } catch (error) {
     await call("DELETE", at(made.id)).catch(() => {
-      throw new Error(`${error.message} ${made.name} is registered, but not all of it: remove it from the list of all clusters first.`);
+      throw new Error(`${made.name} is registered, but the service went away before the rest was: open that cluster to go on, or remove it there.`);
     });
     throw error;
   }
