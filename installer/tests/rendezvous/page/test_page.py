@@ -6,9 +6,12 @@ import asyncio
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from installer.rendezvous.page import feed as page
 from installer.rendezvous.page import files as page_files
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import header, secured, service_of
-from installer.testing.service.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
+from installer.testing.service.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running, wait_for
 
 PATH = "/page/stream"
 Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]
@@ -217,6 +220,19 @@ def test_who_sees_it_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_viewers_do_not_hold_the_service_up(tmp_path: Path) -> None:
     with running(tmp_path, PAGE_ACCESS="open") as service:
         command = ["curl", "-sN", "--cacert", str(service.ca), f"{service.url}page/stream"]
+
+        def look() -> Any:
+            context = ssl.create_default_context(cafile=str(service.ca))
+            try:
+                return urllib.request.urlopen(f"{service.url}page/stream", context=context, timeout=20)
+            except urllib.error.HTTPError as refusal:
+                refusal.close()
+                return None
+
+        # Whoever reloads the page a few times is no crowd: places are free again before the next heartbeat.
+        for answer in [look() for _ in range(page.MOST_VIEWERS)]:
+            answer.close()
+        wait_for("a place for another viewer", look, page.HEARTBEAT - 5).close()
         viewer = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert viewer.stdout is not None
         assert viewer.stdout.readline() == b"event: hello\n"
