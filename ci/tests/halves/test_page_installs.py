@@ -156,15 +156,14 @@ def test_two_browsers_change_one_host(service: Running, page: Page, tmp_path: Pa
     cluster, infra_env = registered(service, "shared")
     form = "document.querySelector('form[aria-label^=Change]')"
     with swarm(service, infra_env, 1), browser(service, tmp_path) as two:
-        one = page
         begin(two, service)
-        for each in (one, two):
+        for each in (page, two):
             opened(each, service, cluster, "Hosts")
             each.push("Change swarm-0", "summary")
             each.until(f"{form} && {form}.querySelector('select')")
         two.fill("Host name", "of-two")
         two.choose("Role", "worker")
-        wizard.save(one, {"Host name": "of-one"})
+        wizard.save(page, {"Host name": "of-one"})
         # Live, before the second has sent anything.
         two.until(f"{form}.innerText.includes('Changed meanwhile in another browser, to: of-one')")
         assert complaints(two) == []
@@ -185,7 +184,7 @@ def test_two_browsers_change_one_host(service: Running, page: Page, tmp_path: Pa
         wizard.save(two, {})
         [host] = service.client().call("GET", f"/infra-envs/{infra_env}/hosts")
         assert (host["requested_hostname"], host["role"]) == ("of-two", "worker")
-        one.until(f"{TEXT}.includes('of-two')")
+        page.until(f"{TEXT}.includes('of-two')")
 
         # A reload keeps what was entered as well, but no secret.
         wizard.go_to(two, "Cluster details")

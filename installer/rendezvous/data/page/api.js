@@ -60,7 +60,7 @@ export async function download(path, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-/* What ids put into a path must be. */
+/* Paths of the API, with ids escaped. */
 export const cluster = (id, rest = "") => "/clusters/" + encodeURIComponent(id) + rest;
 export const infraEnv = (id, rest = "") => "/infra-envs/" + encodeURIComponent(id) + rest;
 export const host = (item, rest = "") => infraEnv(item.infra_env_id, "/hosts/" + encodeURIComponent(item.id) + rest);

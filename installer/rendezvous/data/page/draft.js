@@ -48,7 +48,7 @@ export function useDraft(key, server) {
         return next;
       });
     },
-    /* Somebody else's value is known now, and mine is to replace it. */
+    /* Accepts that mine replaces somebody else's value. */
     keepMine(name) { write({ base: { ...draft.base, [name]: server[name] }, mine: draft.mine }); },
     takeTheirs(name) {
       const mine = { ...draft.mine };

@@ -18,7 +18,7 @@ export function size(bytes) {
 
 export const Status = ({ value, info }) => html`<span class=${"status " + kind(value)}>${value}</span>${info ? ": " + info : ""}`;
 
-/* What is in it is made when it is opened: a hundred hosts have thousands of validations. */
+/* The content is made when it is opened: a hundred hosts have thousands of validations. */
 export function Details({ summary, children, open = false }) {
   const [opened, setOpened] = useState(open);
   return html`<details open=${open} onToggle=${(event) => setOpened(event.currentTarget.open)}>

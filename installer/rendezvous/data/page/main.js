@@ -21,7 +21,7 @@ const $ = (id) => document.getElementById(id);
 function Events({ events }) {
   const [serious, setSerious] = useState(false);
   const frame = useRef(null), atEnd = useRef(true);
-  /* Who reads the newest goes on reading the newest; who has scrolled back stays there. */
+  /* The log stays at its end, unless the reader has scrolled back. */
   useLayoutEffect(() => { if (atEnd.current) frame.current.scrollTop = frame.current.scrollHeight; }, [events, serious]);
   const look = ({ currentTarget: log }) => { atEnd.current = log.scrollTop + log.clientHeight > log.scrollHeight - 40; };
   return html`<section aria-labelledby="events-title"><h2 id="events-title">Events</h2>
@@ -100,13 +100,13 @@ function App() {
   }, []);
   $("rights").textContent = mayChange() ? "With the user's token this page changes what it shows, by the service's API."
     : "Without the user's token this page only shows. It changes nothing.";
-  /* Who has followed a link goes on reading where it leads. */
+  /* After a link was followed, the focus is on the heading it leads to. */
   const first = useRef(true);
   useLayoutEffect(() => {
     if (!first.current) $("step-title")?.focus();
     first.current = false;
   }, [hash]);
-  /* For who measures: everything is drawn and can be used. */
+  /* For measurements: everything is drawn and can be used. */
   useEffect(() => { if (state.ready) performance.mark("interactive"); }, [state.ready]);
   const [, where, id, name] = hash.split("/");
   const home = where ? html`<p><a href="#/">All clusters</a></p>` : null;

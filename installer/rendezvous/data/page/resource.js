@@ -1,4 +1,4 @@
-/* What forms are made of: the API's own answer about a cluster or an infra-env, asked again when it may have changed. */
+/* The API's own answer about a cluster or an infra-env, for forms: fetched again when it may have changed. */
 import { ApiError, call, get } from "./api.js";
 import { useEffect, useState } from "./vendor/preact-htm.js";
 

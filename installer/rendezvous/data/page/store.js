@@ -1,4 +1,4 @@
-/* What the service says is so: kept here as its stream tells it, and nowhere else. */
+/* The state of the service, as its stream reports it. */
 import { headers } from "./api.js";
 import { useEffect, useState } from "./vendor/preact-htm.js";
 
@@ -48,7 +48,7 @@ function showTitle() {
 
 export function say(problem) { setText($("problem"), problem); }
 
-/* What is shown without a connection is old: the page says so, and since when. */
+/* Without a connection, the page says since when what it shows is out of date. */
 function connected() {
   since = "";
   setText($("connection"), "Live");
@@ -138,7 +138,7 @@ async function listen(own) {
   } finally { clearTimeout(timer); }
 }
 
-/* What only a token may see goes with the token. */
+/* Drops what a token was needed to see. */
 export function forget() {
   [state.clusters, state.hosts, state.infraEnvs, numbers].forEach((known) => known.clear());
   state.events = [];

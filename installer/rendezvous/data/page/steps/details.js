@@ -50,7 +50,7 @@ function body(values) {
   return made;
 }
 
-/* Registers both, or neither; what is left when the service goes away meanwhile is told. Returns the cluster's id. */
+/* Registers both, or neither; if the service goes away meanwhile, the error says what is left. Returns the cluster's id. */
 async function register(values) {
   const sources = mirrorsOf(values.mirrors);
   const made = await call("POST", "/clusters", { ...body(values), openshift_version: values.openshift_version,

@@ -38,7 +38,7 @@ function documentOf(fields) {
   return lines.join("\n") + "\n";
 }
 
-/* What the form cannot make a document of; empty when it can. */
+/* Why the form's fields make no document; empty when they do. */
 function problemOf(fields) {
   if (!/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/i.test(fields.mac)) return "MAC address: six pairs of hexadecimal digits with colons";
   if (!/^[^\s/:]{1,15}$/.test(fields.nic)) return "NIC: a name of at most 15 characters";
