@@ -23,10 +23,10 @@ function body(changed) {
 
 function HostForm({ item }) {
   const { value, problem, reload } = useResource(at(item), item);
-  const draft = useDraft("host " + item.id, value ? read(value) : {});
+  const draft = useDraft("host " + item.key, value ? read(value) : {});
   const saving = useSaving();
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
-  const form = { id: "edit-" + item.id, draft, problems: besideFields("hosts", item.validations) };
+  const form = { id: "edit-" + item.key, draft, problems: besideFields("hosts", item.validations) };
   const disks = JSON.parse(value.inventory || "{}").disks || [];
   const submit = (event) => {
     event.preventDefault();
@@ -63,7 +63,7 @@ function Unbound({ id }) {
     for (const item of chosen) await call("POST", at(item, "/actions/bind"), { cluster_id: id });
   });
   return html`<h3>Hosts in no cluster</h3><${Outcome} saving=${saving} />
-    <ul>${items.map((item) => html`<li key=${item.id} class="row">${item.name}, ${item.status}
+    <ul>${items.map((item) => html`<li key=${item.key} class="row">${item.name}, ${item.status}
       <button type="button" disabled=${saving.busy} onClick=${() => bind([item])}>Add ${item.name} to this cluster</button></li>`)}</ul>
     ${items.length > 1 && html`<button type="button" disabled=${saving.busy} onClick=${() => bind(items)}>Add all ${items.length} to this cluster</button>`}`;
 }
