@@ -101,7 +101,8 @@ class Page:
         if message.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(params["exceptionDetails"])[:500])
         if message.get("method") == "Log.entryAdded" and params["entry"]["level"] in ("warning", "error"):
-            self.complaints.append(params["entry"]["text"])
+            # The text of a request that failed does not say which.
+            self.complaints.append(" ".join(filter(None, (params["entry"]["text"], params["entry"].get("url")))))
         return message
 
     def js(self, expression: str) -> Any:
@@ -153,8 +154,11 @@ class Page:
         self.js("document.activeElement.dispatchEvent(new Event('change', {bubbles: true}))")
 
     def choose(self, label: str, value: str) -> None:
-        """Choose the option that has this value in the list with this label."""
+        """Choose the option that has this value in the list with this label, once it is offered."""
         self._found("field", label)
+        self.until(
+            f"[...document.activeElement.options].some((item) => !item.disabled && item.value === {json.dumps(value)})"
+        )
         self.js(
             f"document.activeElement.value = {json.dumps(value)};"
             "document.activeElement.dispatchEvent(new Event('change', {bubbles: true}))"

@@ -228,7 +228,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     def dismiss(self, name: str) -> None:
         """Take a machine out of the lab: out of the load balancer, switched off, and no longer among its machines.
-        Raises LabError, DriverError."""
+        Its console stays as evidence. Raises LabError, DriverError."""
         node = self.nodes[name]
         rest = tuple(spec for spec in self.topology.nodes if spec.name != name)
         self.topology = msgspec.structs.replace(self.topology, nodes=rest)
@@ -238,6 +238,9 @@ class Lab(AbstractContextManager["Lab"]):
             self.services.start("load-balancer")
         node.power.off()
         node.media.eject()
+        collector = evidence.Collector(self, self.evidence.path)
+        if not collector.attempt(f"outside of {name}", lambda: collector.outside(node)):
+            log.warning("evidence: %s", collector.missing[0])
         del self.nodes[name]
         self._note(topology=self.topology)
 

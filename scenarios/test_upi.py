@@ -18,6 +18,7 @@ every = pytest.mark.parametrize(
 @every
 def test_the_bootstrap_machine_has_left(installation: Installation) -> None:
     assert "bootstrap" not in installation.lab.nodes
+    assert "coreos-installer install" in (installation.lab.artifacts / "console/bootstrap.txt").read_text()
     config = (installation.lab.layout.root / "load-balancer.cfg").read_text()
     assert "server bootstrap " not in config
     names = {node["metadata"]["name"] for node in installation.kubectl_json("get", "nodes")["items"]}

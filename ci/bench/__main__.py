@@ -76,7 +76,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
     "judges": Benchmark(
         "node0's judges, scored on other people's labelled data",
-        _run_of("judges.report", "data", "otava", "seeds"),
+        _run_of("judges.report", "data", "otava", "judge_seeds"),
         alone=True,
     ),
     "oracle": Benchmark(
@@ -175,7 +175,7 @@ def _options_of_judges(parser: argparse.ArgumentParser) -> None:
     )
     add("--otava", type=Path, metavar="PYTHON", help="judges: Python of an environment with Otava and its test data")
     add(
-        "--seeds", type=SEED, nargs="+", default=HELD_OUT, metavar="SEED",
+        "--judge-seeds", type=SEED, nargs="+", default=HELD_OUT, metavar="SEED",
         help="judges: seeds of what is made up (default: those that were held out from building)",
     )  # fmt: skip
 
@@ -193,8 +193,9 @@ def problems(args: argparse.Namespace) -> Iterator[str]:
         yield "oracle needs --installer PATH"
     if "oracle-service" in args.what and args.url is None:
         yield "oracle-service needs --url URL"
-    if args.data is not None and not args.data.is_dir():
-        yield f"{args.data}: no such folder"
+    # Others are measured whatever $NODE0_JUDGES_DATA says.
+    if "judges" in args.what and args.data is not None and not args.data.is_dir():
+        yield f"judges: --data or $NODE0_JUDGES_DATA: {args.data}: no such folder"
     for path in (args.ca, args.user_token, args.token, args.otava):
         if path is not None and not path.is_file():
             yield f"{path}: no such file"

@@ -148,13 +148,20 @@ def apply(config: InstallConfig) -> InstallConfig:
         config = replace(config, arbiter=_pool(config.arbiter, "arbiter", 0))
     if config.platform.baremetal is not None:
         baremetal = _provisioning(config.platform.baremetal, [entry.cidr for entry in net.machine_network])
-        hosts = tuple(sorted(baremetal.hosts, key=lambda host: _BY_ROLE.get(host.role, 1)))
-        baremetal = replace(baremetal, hosts=hosts)
         config = replace(config, platform=replace(config.platform, baremetal=baremetal))
     config = replace(config, platform=_with_dns(config.platform))
     if not config.credentials_mode:
         config = replace(config, credentials_mode=_CREDENTIALS_MODES.get(config.platform.name, ""))
     return config
+
+
+def by_role(config: InstallConfig) -> InstallConfig:
+    """Put hosts into the order of their roles. After validation, whose messages number them as the file does."""
+    baremetal = config.platform.baremetal
+    if baremetal is None:
+        return config
+    hosts = tuple(sorted(baremetal.hosts, key=lambda host: _BY_ROLE.get(host.role, 1)))
+    return replace(config, platform=replace(config.platform, baremetal=replace(baremetal, hosts=hosts)))
 
 
 def _with_dns(platform: Platform) -> Platform:

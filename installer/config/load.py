@@ -47,7 +47,7 @@ def parse_install_config(text: str) -> InstallConfig:
         config.workers,
     )
     raise_if_any("invalid install-config configuration", errors, INSTALL_CONFIG_FILE)
-    return config
+    return defaults.by_role(config)
 
 
 def parse_agent_config(text: str) -> AgentConfig:

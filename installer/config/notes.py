@@ -93,6 +93,12 @@ def outdone(written: InstallConfig, agent: AgentConfig, hosts: Sequence[Host]) -
         return
     if agent.additional_ntp_sources:
         yield from note("platform.baremetal.additionalNTPServers", platform.additional_ntp_servers)
+    # `agent boot` and `create cluster` drive the BMCs that install-config names, whatever hosts agent-config has.
+    without_bmc = [index for index, host in enumerate(platform.hosts) if not (host.bmc and host.bmc.has_any)]
+    for index in without_bmc:
+        yield from note(f"platform.baremetal.hosts[{index}].bootMode", platform.hosts[index].boot_mode, "UEFI")
+    if len(without_bmc) == len(platform.hosts):
+        yield from note("platform.baremetal.bmcVerifyCA", platform.bmc_verify_ca)
     if not any(host.bmc and host.bmc.has_any for host in hosts):
         for field in fields(platform):
             if field.name in PROVISIONING.split():

@@ -59,7 +59,8 @@ def add_cluster(targets: Any, add: Add) -> None:
         epilog=(
             "DIR must hold install-config.yaml with platform.baremetal, provisioningNetwork: Disabled, and hosts with\n"
             "BMCs that have virtual media. Hosts that run are not restarted, and images of others not replaced,\n"
-            "unless --force is given. Run again after it was killed, it goes on; there is no second bootstrap.\n\n"
+            "unless --force is given. Run again after an interrupt, a failure or SIGKILL, it goes on: machines that\n"
+            "run from our images keep them until then. There is no second bootstrap.\n\n"
             "exit codes: 0 installed, 1 a BMC failed, 5 bootstrap failed or timed out, 6 install failed,\n"
             "            7 operators not stable, 8 interrupted"
         ),

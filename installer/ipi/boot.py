@@ -103,7 +103,7 @@ def looked_at(targets: Sequence[Target], record: Record, path: str, options: Opt
     """Look at all BMCs, and return each machine's step; with `plan`, print them. Raises InstallerError if any of them
     cannot be used, or may not: then nothing has been changed."""
     looks = look(targets)
-    problems = refusals(looks)
+    problems = refusals(targets, looks)
     usable = [target for target in targets if target.name not in problems]
     steps = {target.name: decide(target, looks[target.name], record, path, force=options.force) for target in usable}
     problems |= {name: step.text for name, step in steps.items() if step.action is Action.REFUSE}

@@ -19,9 +19,11 @@ from pathlib import Path
 import urllib3
 
 from installer.assisted.enums import Stage
+from installer.common.inputs import read_input
 from installer.config.load import INSTALL_CONFIG_FILE, decode_file, decoded_text
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import BareMetalHost
+from installer.config.values import check as values
 from installer.create.stages.resolve import resolve_payload
 from installer.dirlock import locked
 from installer.errors import EXIT_BOOTSTRAP_FAILED, EXIT_INSTALL_FAILED, ConfigError, InstallerError, WaitError
@@ -34,10 +36,11 @@ from installer.ipi.boot import alone, install_config
 from installer.ipi.media import Media
 from installer.ipi.plan import Action, Step, decide
 from installer.ipi.record import Record
-from installer.ipi.targets import HOSTS, Target, authorities, each, finished, look, refusals, targets_of
+from installer.ipi.targets import HOSTS, Target, authorities, each, finished, look, place_of, refusals, targets_of
 from installer.observe.errors import KubeError as Unreachable
 from installer.observe.kube import Kube
 from installer.observe.state import Expected, Inputs
+from installer.upi import certificates
 from installer.upi.create import create as create_target
 from installer.waitfor.install import Install
 from installer.waitfor.settings import Settings, duration
@@ -47,7 +50,8 @@ log = logging.getLogger("installer.ipi.cluster")
 #: The folder with books and images, which is locked for the length of a run: waiting locks the asset directory itself.
 FOLDER, BOOKS = ".node0_cluster", ".node0_cluster/books.json"
 BOOTSTRAP = "bootstrap"
-REMOVED = "removed"
+# Steps of the bootstrap machine: it is needed no more, and it is switched off.
+COMPLETE, REMOVED = "complete", "removed"
 # As openshift-install: 20 minutes for the API, 45 for the bootstrap on bare metal 60.
 API_SECONDS, BOOTSTRAP_SECONDS = 1200.0, 3600.0
 WORKER_SECONDS = 3600.0
@@ -84,7 +88,9 @@ def create(directory: Path, options: Options) -> int:
         install = install_config(directory)
         check(install)
         ca = stack.enter_context(authorities(install))
-        machines = machines_of(install, options, ca, removed=step_of(directory) == REMOVED)
+        step = step_of(directory)
+        machines = machines_of(install, options, ca, removed=step == REMOVED)
+        refuse_expired(directory / "bootstrap.ign", step)
         refuse_unusable(machines.targets)
         if not (directory / "bootstrap.ign").exists():
             with locked(directory):
@@ -108,6 +114,12 @@ def step_of(directory: Path) -> str:
     return Record.load(directory / BOOKS, directory / "bootstrap.ign", []).step(BOOTSTRAP)
 
 
+def refuse_expired(ignition: Path, step: str) -> None:
+    """Refuse to begin with an Ignition config whose certificates have expired. Raises ConfigError."""
+    if not step and ignition.exists() and (line := certificates.expired(read_input(ignition), datetime.now(UTC))):
+        raise ConfigError(line)
+
+
 def check(install: InstallConfig) -> None:
     """Refuse what this command cannot install, all at once. Raises ConfigError."""
     platform, problems = install.platform.baremetal, []
@@ -127,11 +139,15 @@ def check(install: InstallConfig) -> None:
             problems.append(f"{HOSTS}: {wanted} hosts of role {role} are wanted, there are {roles.count(role)}")
     if install.arbiters:
         problems.append("arbiter.replicas: create cluster installs masters and workers")
-    for index, host in enumerate(platform.hosts):
+    for host in platform.hosts:
         if host.role not in ("master", "worker"):
-            problems.append(f"{HOSTS}[{host.name or index}].role: {host.role!r}: must be master or worker")
+            problems.append(f"{place_of(host)}.role: {host.role!r}: must be master or worker")
         if not host.name:
-            problems.append(f"{HOSTS}[{index}].name: missing: it is the name of the node")
+            problems.append(f"{place_of(host)}.name: missing: it is the name of the node")
+        elif host.name == BOOTSTRAP:
+            problems.append(f"{place_of(host)}.name: {BOOTSTRAP} is the bootstrap machine's")
+        elif problem := values.subdomain(host.name, 63):
+            problems.append(f"{place_of(host)}.name: {host.name!r}: no name of a node: {problem}")
     if problems:
         raise ConfigError("\n".join(f"{INSTALL_CONFIG_FILE}: {problem}" for problem in problems))
 
@@ -185,7 +201,7 @@ def bootstrap_host(path: Path | None) -> BareMetalHost:
 
 def refuse_unusable(targets: Sequence[Target]) -> None:
     """Look at all BMCs. Raises InstallerError, after a line for each that cannot be used."""
-    problems = refusals(look(targets))
+    problems = refusals(targets, look(targets))
     for name, problem in problems.items():
         log.error("%s: %s", name, problem)
     if problems:
@@ -222,12 +238,15 @@ def decided(machines: Machines, record: Record, paths: dict[str, str], options: 
     looks = look(machines.targets)
     # A worker that is the bootstrap machine until then is not in anybody else's use.
     busy = {target.address for target in machines.of(BOOTSTRAP)}
-    steps = {
-        target.name: Step(Action.BOOT, "boot it after the bootstrap")
-        if target.role == "worker" and target.address in busy
-        else decide(target, looks[target.name], record, paths[target.name], force=options.force)
-        for target in machines.targets
-    }
+
+    def step(target: Target) -> Step:
+        if target.role == BOOTSTRAP and record.step(BOOTSTRAP) == COMPLETE:
+            return Step(Action.DONE, "switch it off: the bootstrap is complete")
+        if target.role == "worker" and target.address in busy:
+            return Step(Action.BOOT, "boot it after the bootstrap")
+        return decide(target, looks[target.name], record, paths[target.name], force=options.force)
+
+    steps = {target.name: step(target) for target in machines.targets}
     refused = {name: step.text for name, step in steps.items() if step.action is Action.REFUSE}
     for name, text in refused.items():
         log.error("%s: %s", name, text)
@@ -257,13 +276,19 @@ class Run:
         self._media = Media(record, ports)
 
     def carry_out(self, steps: dict[str, Step]) -> None:
-        """Install the cluster. Drives that hold our images are emptied, however it ends. Raises InstallerError."""
+        """Install the cluster; however it ends, only machines that run from our images keep them.
+
+        Raises InstallerError.
+        """
         workers = self._machines.of("worker")
         kube = Kube(self._directory / "auth/kubeconfig", Settings())
         try:
             self._start([*self._machines.of(BOOTSTRAP), *self._machines.of("master")], steps)
-            if self._record.step(BOOTSTRAP) != REMOVED:
+            if self._record.step(BOOTSTRAP) not in (COMPLETE, REMOVED):
                 self._await_bootstrap(kube)
+                # Before it is switched off: a run that finds it off must not start it again.
+                self._record.note(BOOTSTRAP, COMPLETE)
+            if self._record.step(BOOTSTRAP) != REMOVED:
                 self._remove_bootstrap()
             self._installed(self._machines.of("master"))
             self._start(workers, steps)
@@ -273,7 +298,18 @@ class Run:
                 joining.wait(WORKER_SECONDS)
         finally:
             kube.close()
-            self._media.eject(self._machines.targets)
+            self._leave()
+
+    def _leave(self) -> None:
+        """Empty the drives, but of machines that run from them: those would read errors, and not go on."""
+        running = [target for target in self._machines.targets if self._record.step(target.name) == "started"]
+        busy = {target.address for target in running}
+        self._media.eject([target for target in self._machines.targets if target.address not in busy])
+        if running:
+            log.warning(
+                "Left running from our images: %s; run create cluster again soon, which goes on, or destroy cluster",
+                ", ".join(target.name for target in running),
+            )
 
     def _start(self, targets: Sequence[Target], steps: dict[str, Step]) -> None:
         """Start the machines that are to be booted, all at once. Raises InstallerError."""
@@ -398,14 +434,16 @@ class Joining:
 
 def switched_off(targets: Sequence[Target]) -> list[str]:
     """Switch machines off; returns what went wrong, a line each."""
+    stop = threading.Event()
 
     def off(target: Target) -> Outcome:
         machine = target.machine()
-        outcome = finished(lambda: machine.power(Power.OFF), POWER_SECONDS, threading.Event())
-        machine.detach()
-        return outcome
+        try:
+            return finished(lambda: machine.power(Power.OFF), POWER_SECONDS, stop)
+        finally:
+            machine.detach()
 
-    return [f"{name}: {done.message}" for name, done in each(targets, off).items() if isinstance(done, Failed)]
+    return [f"{name}: {done.message}" for name, done in each(targets, off, stop).items() if isinstance(done, Failed)]
 
 
 def destroy(directory: Path, options: Options) -> int:
@@ -416,12 +454,15 @@ def destroy(directory: Path, options: Options) -> int:
         urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         install = install_config(directory)
         ca = stack.enter_context(authorities(install))
-        record = Record.load(directory / BOOKS, directory / "bootstrap.ign", [])
+        record = Record.load(directory / BOOKS, None, [])
         gone = record.step(BOOTSTRAP) in ("", REMOVED)
         machines = machines_of(install, options, ca, removed=gone)
         started = [target for target in machines.targets if record.step(target.name)]
         problems = switched_off(started)
-        full = Media(record, options.ports).eject(machines.targets)
+        # A worker may be the bootstrap machine.
+        full = Media(record, options.ports).eject(
+            list({target.address: target for target in machines.targets}.values())
+        )
         for problem in problems:
             log.error(problem)
         if problems or full:

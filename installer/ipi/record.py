@@ -35,8 +35,9 @@ class Record:
         self._lock = threading.Lock()
 
     @classmethod
-    def load(cls, path: Path, image: Path, urls: list[str]) -> Record:
-        """Read the books, or begin them; those of another image than that file forget how far hosts have come.
+    def load(cls, path: Path, image: Path | None, urls: list[str]) -> Record:
+        """Read the books, or begin them; those of another image than that file forget how far hosts have come. None
+        takes them as they are.
 
         Raises StateError for books that cannot be read.
         """
@@ -46,10 +47,11 @@ class Record:
             books = Books(secrets.token_hex(16))
         except (OSError, msgspec.MsgspecError) as error:
             raise StateError(f"{path}: cannot be read: {error}: remove it to begin anew") from error
-        status = image.stat()
-        stamp = f"{status.st_mtime_ns:x}-{status.st_size:x}"
-        if books.image != stamp:
-            books.image, books.hosts = stamp, {}
+        if image is not None:
+            status = image.stat()
+            stamp = f"{status.st_mtime_ns:x}-{status.st_size:x}"
+            if books.image != stamp:
+                books.image, books.hosts = stamp, {}
         books.urls = list(dict.fromkeys([*books.urls, *urls]))
         return cls(path, books)
 
@@ -59,7 +61,12 @@ class Record:
 
     def is_ours(self, url: str) -> bool:
         """Tell whether an image in a drive was put there by this command, now or in an earlier run."""
-        return url in self._books.urls or urlsplit(url).path.startswith(f"/{self._books.token}/")
+        if url in self._books.urls:
+            return True
+        try:
+            return urlsplit(url).path.startswith(f"/{self._books.token}/")
+        except ValueError:  # no URL at all
+            return False
 
     def step(self, name: str) -> str:
         """Return how far a host has come: empty, `inserted`, `started` or `installed`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 import threading
 import time
@@ -12,13 +13,17 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
 
+from installer.common.redact import shortened
 from installer.config.load import INSTALL_CONFIG_FILE
 from installer.config.types.install import InstallConfig
+from installer.config.types.platform import BareMetalHost
 from installer.config.values.check import canonical_mac
 from installer.errors import ConfigError, InstallerError
 from installer.hub.baremetal.address import Address, AddressError, parse
 from installer.hub.baremetal.provisioner import Account, Done, Failed, Outcome
 from installer.hub.baremetal.redfish import RedfishMachine
+
+log = logging.getLogger("installer.ipi.targets")
 
 T = TypeVar("T")
 
@@ -29,6 +34,8 @@ LOOK_SECONDS = 8.0
 AGAIN_SECONDS = 5.0
 #: BMCs that are asked at a time: a rack's worth.
 AT_A_TIME = 32
+# Of what a BMC answers, in a line of a message.
+_SHOWN_NICS, _LONGEST_URL = 8, 120
 
 
 @dataclass(frozen=True)
@@ -60,11 +67,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Seen:
-    """A machine as its BMC shows it: whether it runs, the URL in its virtual CD drive, its hardware."""
+    """A machine as its BMC shows it: whether it runs, the URL in its virtual CD drive, MAC addresses in lower case."""
 
     powered: bool
     image: str = field(default="", repr=False)
-    hardware: Mapping[str, object] = field(default_factory=dict)
+    macs: frozenset[str] = frozenset()
 
 
 def targets_of(install: InstallConfig, ca: str = "", *, old_tls: bool = False) -> list[Target]:
@@ -72,9 +79,11 @@ def targets_of(install: InstallConfig, ca: str = "", *, old_tls: bool = False) -
     platform = install.platform.baremetal
     hosts = platform.hosts if platform else ()
     problems, targets = [], []
-    for index, host in enumerate(hosts):
-        # Defaults have put them into another order than the file's.
-        place = f"{HOSTS}[{host.name or index}]"
+    names = [host.name for host in hosts if host.name]
+    problems += [f"{HOSTS}[{name}].name: {names.count(name)} hosts have it" for name in dict.fromkeys(names)
+                 if names.count(name) > 1]  # fmt: skip
+    for host in hosts:
+        place = place_of(host)
         bmc = host.bmc
         missing = [name for name in ("address", "username", "password") if not (bmc and getattr(bmc, name))]
         problems += [f"{place}.bmc.{name}: missing, so that it cannot be booted" for name in missing]
@@ -105,6 +114,11 @@ def targets_of(install: InstallConfig, ca: str = "", *, old_tls: bool = False) -
     return targets
 
 
+def place_of(host: BareMetalHost) -> str:
+    """Return a host's place in install-config.yaml: defaults have put hosts into another order than the file's."""
+    return f"{HOSTS}[{host.name or host.boot_mac_address or 'without name and bootMACAddress'}]"
+
+
 @contextmanager
 def authorities(install: InstallConfig) -> Iterator[str]:
     """Provide a file with the certificates that BMCs are verified by, for the block; empty for the system's."""
@@ -124,7 +138,8 @@ def look(targets: Sequence[Target]) -> dict[str, Seen | Failed]:
     def of(target: Target) -> Seen | Failed:
         outcome = target.machine(LOOK_SECONDS).look()
         if isinstance(outcome, Done):
-            return Seen(bool(outcome.powered), outcome.image, outcome.hardware or {})
+            nics = (outcome.hardware or {}).get("nics", ())
+            return Seen(bool(outcome.powered), outcome.image, frozenset(nic["mac"] for nic in nics))
         return outcome if isinstance(outcome, Failed) else Failed(outcome.why)
 
     return each(targets, of)
@@ -142,15 +157,40 @@ def each(targets: Sequence[Target], act: Callable[[Target], T], stop: threading.
             raise
 
 
-def refusals(looks: Mapping[str, Seen | Failed]) -> dict[str, str]:
-    """Return the reasons why BMCs cannot be used, by the machine's name."""
-    return {name: seen.message for name, seen in looks.items() if isinstance(seen, Failed) and not seen.passing}
+def refusals(targets: Sequence[Target], looks: Mapping[str, Seen | Failed]) -> dict[str, str]:
+    """Return the reasons why BMCs cannot be used, by the machine's name; a BMC that is another machine's is one.
+
+    Warns of boot NICs that a BMC does not show: many show only some.
+    """
+    problems = {}
+    for target in targets:
+        seen = looks[target.name]
+        if isinstance(seen, Failed):
+            if not seen.passing:
+                problems[target.name] = seen.message
+            continue
+        others = [other for other in targets if other.address != target.address and other.mac in seen.macs]
+        if target.mac in seen.macs or not seen.macs:
+            continue
+        if others:
+            problems[target.name] = (
+                f"bmc.address is that of another machine: it has the NIC {others[0].mac}, bootMACAddress of "
+                f"{others[0].name}, and none {target.mac}"
+            )
+        elif target.mac:
+            log.warning("%s: its BMC shows no NIC with bootMACAddress %s, but %s",
+                        target.name, target.mac, ", ".join(sorted(seen.macs)[:_SHOWN_NICS]))  # fmt: skip
+    return problems
 
 
 def shown(url: str) -> str:
     """Return an image's URL without what may be a secret: login, path and query; its last part says which image."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}/…/{parts.path.rsplit('/', 1)[-1]}"
+    try:
+        parts = urlsplit(url)
+        text = f"{parts.scheme}://{parts.hostname or ''}/…/{parts.path.rsplit('/', 1)[-1]}"
+    except ValueError:
+        return "what is no URL"
+    return shortened("".join(letter for letter in text if letter.isprintable()), _LONGEST_URL)
 
 
 def finished(

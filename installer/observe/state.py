@@ -186,7 +186,10 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     if not isinstance(part, dict):
         raise StateError(f"{directory / STATE_FILE} has no part {STATE_KEY!r}: run `agent create image` first")
     if own and "rendezvousIP" not in part:
-        raise StateError(f"{directory} was filled by `node0 create`: its cluster is waited for by `node0 wait-for`")
+        raise StateError(
+            f"{directory / STATE_FILE} was written by `node0 create`: its cluster is waited for by `node0 wait-for`;"
+            " for an agent installation run `agent create image`"
+        )
     address = _text(part, "rendezvousIP")
     try:
         ip_address(address)

@@ -15,6 +15,8 @@ from installer.orchestrator.errors import StageError, Unwanted
 
 log = logging.getLogger("assisted-installer")
 RETRY_SECONDS = 120.0
+# What of a request's time counts as time without the service: in a longer one the host itself stood still, most likely.
+LONGEST_SECONDS = 60.0
 # Statuses with which a service refuses an installation that is over, among other things.
 REFUSED = (404, 409)
 INSTALLING = (HostStatus.INSTALLING, HostStatus.INSTALLING_IN_PROGRESS, HostStatus.INSTALLING_PENDING_USER_ACTION)
@@ -44,14 +46,16 @@ class Reporter:
         self._sleep = sleep
 
     def _retry(self, what: str, call: Callable[[], T]) -> T:
-        deadline = time.monotonic() + RETRY_SECONDS
+        spent = 0.0
         while True:
+            begin = time.monotonic()
             try:
                 return call()
             except ClientError as error:
                 if error.status in REFUSED:
                     self._check_wanted()
-                if not error.is_passing or time.monotonic() > deadline:
+                spent += min(time.monotonic() - begin, LONGEST_SECONDS) + PAUSE
+                if not error.is_passing or spent > RETRY_SECONDS:
                     raise StageError(what, str(error)) from None
                 log.warning("%s: %s", what, error)
                 self._sleep(PAUSE)

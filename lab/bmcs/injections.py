@@ -29,7 +29,7 @@ class Injections:
         path, due = request.path.rstrip("/"), []
         with self._lock:
             for number, rule in enumerate(self._rules):
-                fits = fnmatchcase(path, rule.path) and rule.method in ("", request.method)
+                fits = fnmatchcase(path, rule.path.rstrip("/")) and rule.method in ("", request.method)
                 if fits and (not rule.times or self._used[number] < rule.times):
                     self._used[number] += 1
                     due.append(rule)
@@ -42,6 +42,8 @@ class Injections:
         for rule in due:
             if rule.body is not None:
                 return document(rule.body, rule.status or 200)
+            if rule.status is not None and rule.status < 400:
+                return Response("", rule.status, {"OData-Version": "4.0"})
             if rule.status is not None:
                 return refusal(rule.status, "Base.1.8.GeneralError", f"Injected: {rule.path}").response
         response = usual()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -82,16 +83,26 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `latency_seconds` before the answer; an answer of another `status`, or with another `body`, is given in the BMC's
     place; `merge` changes what the BMC answers to a GET, object by object (RFC 7396: null removes). The first `times`
-    requests alone, 0: all.
+    requests alone, 0: all. Raises ValueError for a rule that would never do what it says.
     """
 
-    path: str
-    method: str = ""
-    status: int | None = None
-    latency_seconds: float = 0.0
+    path: Annotated[str, msgspec.Meta(pattern="^[/*]")]
+    method: Literal["", "GET", "POST", "PATCH", "PUT", "DELETE"] = ""
+    status: Annotated[int, msgspec.Meta(ge=200, le=599)] | None = None
+    latency_seconds: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
     body: dict[str, Any] | None = None
     merge: dict[str, Any] | None = None
-    times: int = 0
+    times: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        # YAML has infinities, which JSON has not.
+        json.dumps((self.body, self.merge), allow_nan=False)
+        if self.merge is not None and (self.body is not None or self.status is not None):
+            raise ValueError("merge changes the BMC's own answer: it goes with neither body nor status")
+        if self.body is not None and self.status in (204, 304):
+            raise ValueError(f"an answer with status {self.status} has no body")
+        if (self.status, self.body, self.merge) == (None, None, None) and not self.latency_seconds:
+            raise ValueError("none of status, body, merge and latency_seconds is set")
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ the machine's real state. `injections.yaml` beside them has faults (lab.bmcs.inj
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,6 +21,8 @@ from lab.errors import LabError
 
 ROOT = "/redfish/v1"
 INJECTIONS = "injections.yaml"
+#: Bytes of a document: more is none that a BMC has.
+_LARGEST = 16 << 20
 #: What a boot target of a BMC is in the emulator; others are taken, and nothing boots from them.
 _TARGETS: Mapping[str, str] = {"Pxe": "Pxe", "Hdd": "Hdd", "Cd": "Cd", "UsbCd": "Cd"}
 #: Properties of a system, of a BMC and of a drive that change while the machine runs: the machine's own count.
@@ -48,9 +51,15 @@ class Recording:
         problems: list[str] = []
         for file in sorted(top.rglob("index.json")):
             place = file.parent.relative_to(top).as_posix()
+            # A recording from elsewhere must not show this machine's files.
+            if not file.is_file() or not file.resolve().is_relative_to(top.resolve()):
+                problems.append(f"{file}: is no file of the recording")
+                continue
             try:
+                if file.stat().st_size > _LARGEST:
+                    raise ValueError(f"is larger than {_LARGEST} bytes")
                 body = json.loads(file.read_bytes())
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, RecursionError) as error:
                 problems.append(f"{file}: {error}")
                 continue
             if isinstance(body, dict):
@@ -71,9 +80,9 @@ class Recording:
         return None if body is None else dict(body)
 
     def _members(self, path: str) -> list[str]:
-        listed = self._documents.get(path, {}).get("Members")
-        links = [str(item.get("@odata.id", "")).rstrip("/") for item in listed or [] if isinstance(item, dict)]
-        return [link for link in links if link in self._documents]
+        listed = _list(self._documents.get(path, {}).get("Members"))
+        links = [str(item.get("@odata.id", "")).rstrip("/") for item in listed if isinstance(item, dict)]
+        return [link for link in links if link in self._documents and link.rpartition("/")[0] == path]
 
     def profile(self) -> Profile:
         """Return the profile that the tree's documents describe."""
@@ -102,17 +111,17 @@ class Recording:
 
     def _drive(self, path: str) -> Drive:
         body = self._documents[path]
-        acts = "#VirtualMedia.InsertMedia" in (body.get("Actions") or {})
+        acts = "#VirtualMedia.InsertMedia" in _object(body.get("Actions"))
         return Drive(
             id=path.rpartition("/")[2],
-            types=tuple(str(kind) for kind in body.get("MediaTypes") or ()),
+            types=tuple(str(kind) for kind in _list(body.get("MediaTypes"))),
             how="action" if acts else "local",
         )
 
     @staticmethod
     def _boot(system: Mapping[str, Any]) -> Boot:
-        listed = (system.get("Boot") or {}).get("BootSourceOverrideTarget@Redfish.AllowableValues")
-        names = [str(name) for name in listed or ("Pxe", "Hdd", "Cd") if name != "None"]
+        listed = _object(system.get("Boot")).get("BootSourceOverrideTarget@Redfish.AllowableValues")
+        names = [str(name) for name in _list(listed) or ("Pxe", "Hdd", "Cd") if name != "None"]
         # The first that means a device is the one that has it: others of the same are for show.
         targets, taken = {}, set[str]()
         for name in sorted(names, key=lambda name: name != _TARGETS.get(name)):
@@ -124,11 +133,13 @@ class Recording:
     def rules(self) -> tuple[Rule, ...]:
         """Return the faults that are injected. Raises RecordingError."""
         file = self.directory / INJECTIONS
-        if not file.is_file():
+        if not os.path.lexists(file):
             return ()
+        if not file.is_file():
+            raise RecordingError(f"{file}: is no file")
         try:
             return msgspec.convert(yamltext.load(file.read_bytes()), tuple[Rule, ...])
-        except (ValueError, msgspec.ValidationError) as error:
+        except (OSError, ValueError) as error:
             raise RecordingError(f"{file}: {error}") from None
 
     def dressed(self, path: str, live: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -152,6 +163,16 @@ class Recording:
         return recorded
 
 
+def _object(value: Any) -> dict[str, Any]:
+    """Return an object of a document; what a BMC has in its place is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    """Return a list of a document; what a BMC has in its place is empty."""
+    return value if isinstance(value, list) else []
+
+
 @cache
 def recording(directory: str) -> Recording:
     """Return the recording in a directory. Raises RecordingError."""
@@ -167,6 +188,9 @@ def problem(name: str) -> str:
     """Say why there is no such BMC; empty when there is."""
     if "/" not in name:
         return "" if name in profiles() else f"{name!r} is not one of {', '.join(profiles())}, nor a path"
+    if not name.startswith("/"):
+        # The lab's processes have another working directory.
+        return f"{name!r} is not an absolute path"
     try:
         recording(name).rules()
     except RecordingError as error:

@@ -17,6 +17,7 @@ from lab.topology import NodeSpec
 ASSETS = "cluster"
 KUBECONFIG = f"{ASSETS}/auth/kubeconfig"
 PASSWORD = f"{ASSETS}/auth/kubeadmin-password"
+RENDEZVOUS = f"{ASSETS}/rendezvousIP"
 OUTPUTS = ("text", "json")
 
 
@@ -38,6 +39,8 @@ def cluster(record: Record) -> dict[str, Any]:
     which = f"--lab {record.id}"
     shape = record.topology
     if record.cluster == "installing":
+        if not (record.root / RENDEZVOUS).exists():
+            return {}  # no host leads where users boot the machines (docs/upi.md)
         url = f"https://{bracketed(shape.rendezvous_ip)}:{SERVICE_PORT}/"
         return {"page": {"url": url, "command": f"node0-lab open {which} page"}}
     if record.cluster != "installed":

@@ -27,7 +27,6 @@ SERVICE_SECONDS = 900.0
 DISCOVER_SECONDS = 1200.0
 READY_SECONDS = 900.0
 COMPLETE_SECONDS = 3600.0
-_BOUND = ("discovering", "insufficient", "pending-for-input", "known")
 THIS = "This is the rendezvous host"
 _USED = ("infraenv.yaml", "pull-secret.yaml")
 
@@ -184,20 +183,13 @@ def install_by_browser(service: Service, address: str) -> Interactive:
             "SSH public key": lab.access.ssh_key,
             "Hosts come from": infra_env["id"],
         }
-        page.push("Create a cluster", "link")
-        version = json.dumps(deployment.release.version)
-        page.until(f"[...document.querySelectorAll('option')].some(item => item.value === {version})", NETWORK_SECONDS)
-        wizard.fill(page, values)
-        page.push("Create cluster")
-        opened = "location.hash.startsWith('#/clusters/') && location.hash.split('/')[2]"
-        cluster_id = str(page.until(opened, NETWORK_SECONDS))
+        cluster_id = wizard.create_cluster(page, values)
         wizard.go_to(page, "Networking")
         wizard.save(page, {"Machine networks": topology.machine_network})
         wizard.go_to(page, "Hosts")
-        # Changes are refused while a host is being bound.
-        wait_until(lambda: _hosts(service)[0]["status"] in _BOUND, READY_SECONDS, "the host to be bound")
         page.push(f"Change {host['requested_hostname']}", "summary")
-        wizard.save(page, {"Host name": node.name, "Installation disk": disk})
+        # It can be saved once the host has been bound.
+        wizard.save(page, {"Host name": node.name, "Installation disk": disk}, READY_SECONDS)
         with lab.phase("checks"):
             wizard.wait_for_hosts(page, 1, READY_SECONDS)
         with lab.phase("install"):

@@ -57,9 +57,12 @@ def wait_for_hosts(page: Page, count: int, seconds: float) -> None:
     page.until(f"document.getElementById('main').innerText.includes('registered, {count} can be installed')", seconds)
 
 
-def save(page: Page, values: Mapping[str, str]) -> None:
-    """Fill in the form that is open and save it. Raises BrowserError when the service does not take it."""
+def save(page: Page, values: Mapping[str, str], seconds: float = STEP_SECONDS) -> None:
+    """Fill in the form that is open and save it, once that is possible. Raises BrowserError when the service does not
+    take it."""
     fill(page, values)
+    buttons = "[...document.querySelectorAll('button[type=submit]')]"
+    page.until(f"{buttons}.some(item => item.textContent === 'Save' && !item.disabled)", seconds)
     page.push("Save")
     page.until("[...document.querySelectorAll('.notice.good')].some(item => item.textContent.startsWith('Saved'))")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ci.bench.judges.reading import DataError, reading
 from ci.bench.judges.scores import covering, f1
 from ci.informer.arithmetic.changepoint import change_points
 
@@ -56,23 +58,32 @@ class Score:
 
 
 def turing(folder: Path) -> list[Case]:
-    """Read the series of the Turing set that are there. A value that is missing is the one before it."""
-    annotations = json.loads((folder / "annotations.json").read_text())
-    series = [json.loads(file.read_text()) for file in sorted(folder.glob("*.json")) if file.name != "annotations.json"]
-    return [
-        Case(
-            kind=one["name"],
-            dimensions=[_whole(dimension["raw"]) for dimension in one["series"]],
-            annotations=list(annotations[one["name"]].values()),
-        )
-        for one in series
-    ]
+    """Read the series of the Turing set that are there. A value that is missing is the one before it. Raises
+    DataError."""
+    with reading(file := folder / "annotations.json"):
+        annotations = {name: list(seen.values()) for name, seen in json.loads(file.read_text()).items()}
+    cases = []
+    for file in sorted(folder.glob("*.json")):
+        if file.name != "annotations.json":
+            with reading(file):
+                series = json.loads(file.read_text())
+                dimensions = [_whole(dimension["raw"]) for dimension in series["series"]]
+                if not (dimensions and annotations[series["name"]]):
+                    raise ValueError("has no values or no annotators")
+                cases.append(Case(kind=series["name"], dimensions=dimensions, annotations=annotations[series["name"]]))
+    if not cases:
+        raise DataError(f"{folder}: has no series")
+    return cases
 
 
 def _whole(values: Sequence[float | None]) -> list[float]:
+    if not values or values[0] is None:
+        raise ValueError("its first value is missing")
     whole: list[float] = []
     for value in values:
-        whole.append(whole[-1] if value is None else value)
+        whole.append(whole[-1] if value is None else float(value))
+        if not math.isfinite(whole[-1]):
+            raise ValueError(f"{value!r}: must be a finite number")
     return whole
 
 
@@ -100,10 +111,13 @@ def otavas(python: Path, cases: Sequence[Case]) -> list[list[int]]:
 
 
 def _in_environment(python: Path, program: str, *words: str, text: str = "") -> Any:
-    run = subprocess.run(
-        [python, "-c", program, *words], input=text, capture_output=True, text=True, timeout=LONGEST, check=True
-    )
-    return json.loads(run.stdout)
+    with reading(python):
+        run = subprocess.run(
+            [python, "-c", program, *words], input=text, capture_output=True, text=True, timeout=LONGEST, check=False
+        )
+        if run.returncode:
+            raise OSError((run.stderr.splitlines() or [f"ended with {run.returncode}"])[-1])
+        return json.loads(run.stdout)
 
 
 def scored(cases: Sequence[Case], found: Sequence[Collection[int]]) -> Mapping[str, Score]:
@@ -119,13 +133,18 @@ def scored(cases: Sequence[Case], found: Sequence[Collection[int]]) -> Mapping[s
     }
 
 
-def lines(data: Path | None, python: Path | None, seeds: Sequence[int]) -> Iterator[str]:
-    """Yield the scores of both sets; `python` is of an environment with apache-otava and otava-test-data."""
+def turing_lines(data: Path | None, python: Path | None) -> Iterator[str]:
+    """Yield the scores of the Turing set, and Otava's where `python` is of its environment. Raises DataError."""
     if data is None or not (data / "tcpd").is_dir():
         yield "Turing set: skipped: tcpd/ is not there"
     else:
         cases = turing(data / "tcpd")
         yield from _beside(f"Turing set, {len(cases)} series", cases, python)
+
+
+def otava_lines(python: Path | None, seeds: Sequence[int]) -> Iterator[str]:
+    """Yield the scores of Otava's test data; `python` is of an environment with apache-otava and otava-test-data.
+    Raises DataError."""
     if python is None:
         yield "Otava and its test data: skipped: no --otava PYTHON"
     else:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 
+from ci.bench.judges.reading import reading
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.arithmetic.regression import assess
 from ci.informer.judging.watching import Watch
@@ -27,7 +28,7 @@ POINTS = (5, 10, 20)
 MONTH = 30.0
 FIRST = date(2021, 1, 1)
 Night = Counts
-#: A judge of one job: told a night's runs, it says whether that night raises an alarm.
+#: A judge of one job: given a night's runs, it says whether that night raises an alarm.
 Judge = Callable[[Night], bool]
 
 
@@ -43,20 +44,21 @@ class RealRun:
 
 
 def read(file: Path) -> list[RealRun]:
-    """Read a recording, in the order of time. A run that is there twice counts once, one that has no result not."""
-    with gzip.open(file, "rt") as lines:
+    """Read a recording, in the order of time. A run that is there twice counts once, one that has no result not. Raises
+    DataError."""
+    with reading(file), gzip.open(file, "rt") as lines:
         rows = [json.loads(line) for line in lines]
-    by_key = {
-        (row["job"], row["time"]): RealRun(
-            job=row["job"],
-            at=row["time"],
-            failed=not row["succeeded"],
-            infrastructure=row["infrastructure_failure"],
-            failed_tests=row["test_failures"],
-        )
-        for row in rows
-        if row["result"] != "U"
-    }
+        by_key = {
+            (row["job"], row["time"]): RealRun(
+                job=str(row["job"]),
+                at=int(row["time"]),
+                failed=not row["succeeded"],
+                infrastructure=bool(row["infrastructure_failure"]),
+                failed_tests=int(row["test_failures"]),
+            )
+            for row in rows
+            if row["result"] != "U"
+        }
     return sorted(by_key.values(), key=lambda run: (run.at, run.job))
 
 
@@ -231,23 +233,23 @@ def infrastructure(runs: Sequence[RealRun]) -> tuple[float, float, int]:
 
 
 def confirmed(file: Path) -> tuple[int, int]:
-    """Return how many of the regressions that OpenShift's staff confirmed are found, of how many."""
-    lines = [line.split("\t") for line in file.read_text().splitlines()[1:]]
-    found = 0
-    for _, _, *numbers in lines:
-        base_good, base_bad, base_flaky, good, bad, flaky = map(int, numbers)
-        base = Counts(base_good + base_bad + base_flaky, base_bad)
-        found += assess(Counts(good + bad + flaky, bad), base).status.bad
-    return found, len(lines)
+    """Return how many of the regressions that OpenShift's staff confirmed are found, of how many. Raises DataError."""
+    with reading(file):
+        lines = [list(map(int, line.split("\t")[2:])) for line in file.read_text().splitlines()[1:]]
+        found = 0
+        for base_good, base_bad, base_flaky, good, bad, flaky in lines:
+            base = Counts(base_good + base_bad + base_flaky, base_bad)
+            found += assess(Counts(good + bad + flaky, bad), base).status.bad
+        return found, len(lines)
 
 
 def lines(data: Path | None, seeds: Sequence[int]) -> Iterator[str]:
-    """Yield the scores."""
+    """Yield the scores on the recording. Raises DataError."""
     if data is None or not (file := data / "openshift-4.8-runs.jsonl.gz").is_file():
         yield "OpenShift's runs: skipped: openshift-4.8-runs.jsonl.gz is not there"
+    elif not (jobs := nights(runs := read(file))):
+        yield f"OpenShift's runs: skipped: no job has {LEAST} runs"
     else:
-        runs = read(file)
-        jobs = nights(runs)
         title = f"OpenShift's runs, {len(jobs)} jobs of {LEAST} runs and more"
         ours = score(jobs, watch, seeds)
         theirs = score(jobs, readiness, seeds)
@@ -258,6 +260,10 @@ def lines(data: Path | None, seeds: Sequence[int]) -> Iterator[str]:
             yield f"{title}: e-detector, alarm at {level:.3g}: {score(jobs, e_detector(level), seeds)}"
         precision, recall, count = infrastructure(runs)
         yield f"infrastructure told from product, {count} red runs: precision {precision:.2f}, recall {recall:.2f}"
+
+
+def confirmed_lines(data: Path | None) -> Iterator[str]:
+    """Yield the score on regressions that were confirmed. Raises DataError."""
     if data is None or not (file := data / "openshift-regressions.tsv").is_file():
         yield "confirmed regressions: skipped: openshift-regressions.tsv is not there"
     else:

@@ -31,7 +31,7 @@ from ci.informer.commands.common import (
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.store import Row
-from ci.informer.judging import blame as who
+from ci.informer.judging import blame as blaming
 from ci.informer.judging import clusters
 from ci.informer.judging.review import counts_of, job_state, rejected
 from ci.informer.judging.verdict import Decision, judge
@@ -153,9 +153,11 @@ def _compare(arguments: argparse.Namespace) -> int:
 def _blame(arguments: argparse.Namespace) -> int:
     with existing_history(arguments) as history:
         labelled(history)
-        blame = who.of_history(history, arguments.a, arguments.b)
-    for suspect in blame.suspects:
-        print(f"{suspect.score:3} {suspect.tag}{': revert its change' if suspect.revert else ''} ({suspect.why})")
+        blame = blaming.of_history(history, arguments.good, arguments.bad)
+    print_lines(
+        f"{suspect.score:3} {suspect.tag}{': revert its change' if suspect.revert else ''} ({suspect.why})"
+        for suspect in blame.suspects
+    )
     if blame.undecided:
         print(f"undecided: {blame.undecided}")
     return REJECTED if any(suspect.revert for suspect in blame.suspects) else UNDECIDED
@@ -206,9 +208,9 @@ def add(command: Adder) -> None:
     compare = command("compare", _compare, "say whether payload B is worse than payload A, job by job")
     compare.add_argument("a", type=name, metavar="A", help="the payload before, by its name in the history")
     compare.add_argument("b", type=name, metavar="B", help="the payload to judge by it")
-    blame = command("blame", _blame, "say which image's change broke payload B, by a score of 0 to 100")
-    blame.add_argument("a", type=name, metavar="A", help="the last good payload, by its name in the history")
-    blame.add_argument("b", type=name, metavar="B", help="the broken payload")
+    blame = command("blame", _blame, "say which image's change broke payload BAD, by a score of 0 to 100")
+    blame.add_argument("good", type=name, metavar="GOOD", help="the last good payload, by its name in the history")
+    blame.add_argument("bad", type=name, metavar="BAD", help="the broken payload, likewise")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
     page.add_argument("directory", type=Path, metavar="DIR", help="where to; index.html is the first page")
     for sub in (status, verdict, history, triaged):

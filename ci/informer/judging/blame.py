@@ -7,16 +7,15 @@ share of failures that the lab or its host explains. From `REVERT` on its change
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from datetime import date
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history.stages import COMPONENTS
 from ci.informer.history.store import History, Row
-from ci.informer.judging.clusters import first_seen
 from lab.evidence.symptoms import Label, Symptoms, read
 
 REVERT = 85
@@ -47,19 +46,22 @@ PROGRAMS: Mapping[str, str] = {
 UNDER = ("etcd", "hyperkube", "node-network", "unbound")
 #: Characters of a line that are searched.
 LONGEST_LINE = 4000
-_REACHED = re.compile(r"reached installation stage (?P<stage>[^:\n]+?)\s*(?::|$)", re.MULTILINE)
+#: In the events' JSON a quote ends the message.
+_REACHED = re.compile(r"reached installation stage (?P<stage>[^:\"\n]+?)\s*(?:[:\"]|$)", re.MULTILINE)
+#: The last stage of every installation that got so far: whoever records events is gone with the first host's reboot.
+_REBOOTING = "Rebooting"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A red run of the payload: its job, the components that its symptoms name, the last stage that it reached, and the
-    first day of failures like it."""
+    """A red run of the payload: its job, the components that its symptoms name, the last stage that it reached, and
+    whether nothing failed like it before."""
 
     job: str
     label: Label
     components: Sequence[str] = ()
     stage: str = ""
-    since: date
+    new: bool = True
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def changed(before: Mapping[str, str], after: Mapping[str, str]) -> list[str] | 
     """Return the tags whose images differ, or the reason why that says nothing. A new image has changed, one that is
     gone has not."""
     if not before or not after:
-        return f"the images of the payload {'before' if not before else 'judged'} are not known"
+        which = "good" if not before else "broken"
+        return f"the images of the {which} payload are not known: node0-ci run --release notes them"
     tags = sorted(tag for tag, digest in after.items() if before.get(tag) != digest)
     if len(tags) == len(after):
         return "the payloads have no image in common: they have no common ancestor"
@@ -108,10 +111,8 @@ def last_stage(events: str) -> str:
     return reached[-1] if reached else ""
 
 
-def judge(
-    failures: Sequence[Failure], first: date, before: Mapping[str, str], after: Mapping[str, str], *, jobs: int = 1
-) -> Blame:
-    """Say which change broke a payload that was first run on a day, by its red runs and both payloads' images.
+def judge(failures: Sequence[Failure], before: Mapping[str, str], after: Mapping[str, str], *, jobs: int = 1) -> Blame:
+    """Say which change broke a payload, by its red runs and both payloads' images.
 
     `jobs` is the number of jobs that ran on it: one that ran alone shares its failures with all there are.
     """
@@ -122,7 +123,7 @@ def judge(
     if len(product) < RED:
         count = f"{len(product)} red {'run' if len(product) == 1 else 'runs'}"
         return Blame(undecided=f"{count} that neither lab nor host explains, {RED} are wanted")
-    new = [failure for failure in product if failure.since >= first]
+    new = [failure for failure in product if failure.new]
     pointed = {tag: [failure for failure in new if tag in _images(failure, tags)] for tag in tags}
     spoiled = 1 - len(product) / len(failures)
     suspects = [
@@ -140,7 +141,8 @@ def _images(failure: Failure, tags: Sequence[str]) -> set[str]:
 
     A name that is of no changed image points nowhere: the failure has its explanation.
     """
-    names = failure.components or [COMPONENTS.get(failure.stage, "")]
+    stage = "" if failure.stage == _REBOOTING else failure.stage
+    names = failure.components or [COMPONENTS.get(stage, "")]
     return {tag for name in names for tag in tags_of(name, tags)}
 
 
@@ -173,22 +175,34 @@ def _suspect(tag: str, signs: Sequence[Failure], count: int, spoiled: float, *, 
 def of_history(history: History, before: str, payload: str) -> Blame:
     """Say which change broke a payload of a history, whose red runs have labels and clusters. Raises InformerError for
     a payload that has not run."""
-    rows = history.runs(payload=payload)
-    for name in (before, payload):
-        if not history.runs(payload=name):
+    earlier, rows = (history.runs(payload=name) for name in (before, payload))
+    for name, runs in ((before, earlier), (payload, rows)):
+        if not runs:
             raise InformerError(f"{history.path}: payload: {name!r} has no runs")
-    seen, table = first_seen(history), read()
-    # The day on which it was first run: what failed so on an earlier one is no new failure.
+    known = _known(history, before, payload, max(earlier[0].began, rows[0].began))
+    table = read()
     failures = [
-        _failure(history, row, seen.get(row.cluster or "", row.day), table)
+        _failure(history, row, table, new=(row.cluster, row.component) not in known)
         for row in rows
         if row.outcome in (Outcome.FAILED, Outcome.VOID)
     ]
     jobs = len({row.job for row in rows})
-    return judge(failures, rows[0].day, history.images(before), history.images(payload), jobs=jobs)
+    return judge(failures, history.images(before), history.images(payload), jobs=jobs)
 
 
-def _failure(history: History, row: Row, since: date, table: Symptoms) -> Failure:
+def _known(history: History, before: str, payload: str, until: str) -> set[tuple[str, str]]:
+    """Return the failures, by cluster and component, that the good payload has shown too, or any other until a time;
+    the broken release by another name is no other."""
+    rows = history.db.execute(
+        """SELECT DISTINCT cluster, component FROM run JOIN payload ON payload.id = run.payload
+        WHERE cluster IS NOT NULL AND (name = ?1
+            OR (run.began < ?2 AND name NOT IN (SELECT value FROM json_each(?3))))""",
+        (before, until, json.dumps([payload, *history.aliases(payload)])),
+    )
+    return {(row["cluster"], row["component"]) for row in rows}
+
+
+def _failure(history: History, row: Row, table: Symptoms, *, new: bool) -> Failure:
     texts = history.evidence(row.id)
     texts["message"] = f"{row.reason}\n{texts.get('message', '')}"
     named = {
@@ -201,5 +215,5 @@ def _failure(history: History, row: Row, since: date, table: Symptoms) -> Failur
         if match["component"]
     }
     return Failure(
-        job=row.job, label=row.label, components=sorted(named), stage=last_stage(texts.get("event", "")), since=since
+        job=row.job, label=row.label, components=sorted(named), stage=last_stage(texts.get("event", "")), new=new
     )

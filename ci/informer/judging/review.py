@@ -6,7 +6,7 @@ import json
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import groupby
@@ -21,7 +21,6 @@ from ci.informer.arithmetic.regression import (
     EARLIER,
     OPEN_RULES,
     Assessment,
-    Rules,
     assess,
     base_window,
     best_basis,
@@ -36,7 +35,7 @@ KIND_DAYS = 30
 #: Days before the one that is judged in which a test's regression may have opened.
 TRACKED_DAYS = 28
 #: The release that a payload is one of: 4.20 of 4.20.1.
-_RELEASE = re.compile(r"(\d+)\.(\d+)")
+_RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)", re.ASCII)
 
 
 def counts_of(rows: Iterable[Row]) -> Counts:
@@ -152,24 +151,36 @@ def _bases(good: Sequence[tuple[date, str]], day: date) -> list[tuple[date, date
     return [base_window(newest), *(base_window(lines[line]) for line in sorted(lines, reverse=True) if line < here)]
 
 
+def _held(sums: _Sums, day: date, stretches: Sequence[tuple[date, date]]) -> tuple[Counts, Counts]:
+    """Return a test's sample on a day, and the basis that it is held against."""
+    last, *earlier = (sums.between(*stretch) for stretch in stretches)
+    return sums.between(*sample_window(day)), best_basis(last, earlier)
+
+
+def _is_open(sums: _Sums, bases: Mapping[date, Sequence[tuple[date, date]]]) -> bool:
+    """Tell whether a test's regression is open on the last day. Whatever is one by `Rules` is one by `OPEN_RULES` too,
+    so a day before counts only where the two differ."""
+    for day in sorted(bases, reverse=True):
+        held = _held(sums, day, bases[day])
+        if assess(*held).status.bad:
+            return True
+        if not assess(*held, OPEN_RULES).status.bad:
+            return False
+    return False
+
+
 def regressed_tests(history: History, day: date) -> list[TestChange]:
     """List the tests that component readiness would call regressed on a day, the surest first. A regression that was
     seen on the day before is open, and closes less readily than it opened."""
-    days = [day - timedelta(days=count) for count in range(TRACKED_DAYS, -1, -1)]
+    days = [day - timedelta(days=count) for count in range(TRACKED_DAYS + 1)]
     good = history.good_payloads()
     bases = {on: _bases(good, on)[: 1 + EARLIER] for on in days}
     oldest = min(begin for stretches in bases.values() for begin, _ in stretches)
     changes = []
     for name, sums in _test_sums(history, oldest, day + timedelta(days=1)).items():
-        change = None
-        for on in days:
-            sample = sums.between(*sample_window(on))
-            last, *earlier = (sums.between(*stretch) for stretch in bases[on])
-            base = best_basis(last, earlier)
-            assessment = assess(sample, base, OPEN_RULES if change else Rules())
-            change = TestChange(name, sample, base, assessment) if assessment.status.bad else None
-        if change is not None:
-            changes.append(change)
+        if _is_open(sums, bases):
+            sample, base = _held(sums, day, bases[day])
+            changes.append(TestChange(name, sample, base, assess(sample, base, OPEN_RULES)))
     return sorted(changes, key=lambda change: change.assessment.p)
 
 

@@ -193,6 +193,12 @@ def test_the_basis_is_the_best_of_earlier_releases(base, earlier, best):
     assert regression.best_basis(base, earlier) == best
 
 
+@given(COUNTS, COUNTS)
+def test_a_regression_stays_one_by_the_rules_of_open_ones(sample, base):
+    if (opened := assess(sample, base)).status.bad:
+        assert assess(sample, base, regression.OPEN_RULES) == opened
+
+
 @given(DAYS, st.integers(-3, 9))
 def test_a_closed_regression_reopens_within_five_days(closed, days):
     assert regression.reopens(closed, closed + timedelta(days=days)) == (0 <= days <= 5)

@@ -313,6 +313,7 @@ def test_runs_are_given_absolute_paths(history, tmp_path, monkeypatch):
         paths = (f"--pull-secret={tmp_path}/secret", f"--ca={tmp_path}/ca.pem", f"--installer={wanted}")
         assert asked.options == ("--release=r.example/r:1", *paths)
         assert (asked.payload, asked.digest, asked.limits) == ("1", "sha256:1", OPENSHIFT)
+    assert history.images("1") == {"cli": "sha256:2"}
 
 
 def test_a_release_that_wants_larger_machines_than_a_host_has_is_reported_before_a_run(history, script, monkeypatch):

@@ -135,6 +135,18 @@ def test_a_regression_of_a_test_stays_open_until_it_is_clearly_better(history):
     assert assess(change.sample, change.base).status is Status.UNCHANGED
 
 
+def test_a_regression_of_a_test_that_never_opened_is_not_open(history):
+    milder = [*["P" * 19 + "F"] * 6, "P" * 20]
+    filled(history, sno=[*["P" * 20] * 45, *milder])
+    history.judge("p044", good=True)
+    assert regressed_tests(history, history.runs()[-1].day) == []
+
+
+def test_a_job_of_hardly_any_history_has_no_regression(history):
+    filled(history, sno=["PPPFFFFFFF"] * 3)
+    assert watched(history.runs()).finding is None
+
+
 def test_the_basis_of_a_test_is_the_best_release_before(history):
     history.add(runs_of("sno@vm", ["P" * 10] * 20, payload="4.19.{day}"))
     history.add(runs_of("sno@vm", [""] * 20 + ["PPPPPPPPFF"] * 20 + [""] * 3, payload="4.20.{day}"))
@@ -143,6 +155,15 @@ def test_the_basis_of_a_test_is_the_best_release_before(history):
     history.judge("4.20.39", good=True)
     [change] = regressed_tests(history, history.runs()[-1].day)
     assert (change.base.failures, change.base.runs) == (0, 190)
+
+
+@pytest.mark.parametrize("name", ["4" * 5000 + ".1", "4." + "2" * 5000])
+def test_digits_that_are_no_release_are_a_name(history, name):
+    history.add(runs_of("sno@vm", ["PPPFF"] * 3, payload="1.{day}"))
+    history.add(runs_of("sno@vm", [""] * 3 + ["P" * 5] * 10, payload=name))
+    for payload in ("1.2", name):
+        history.judge(payload, good=True)
+    assert regressed_tests(history, history.runs()[-1].day) == []
 
 
 def test_what_the_lab_spoiled_is_no_regression_of_a_test(history):

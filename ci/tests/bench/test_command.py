@@ -30,6 +30,12 @@ def test_each_is_measured_once_in_the_tables_order(measured):
     assert measured == ["image", "image", "swarm", "machines"]
 
 
+def test_data_of_the_judges_is_nothing_to_others(measured, monkeypatch):
+    monkeypatch.setenv("NODE0_JUDGES_DATA", "/nowhere")
+    bench.main(["image"])
+    assert measured == ["image"]
+
+
 def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
     """Read from the syntax: to import them all takes seconds."""
     seen = []
@@ -53,6 +59,7 @@ def test_each_names_a_module_whose_run_takes_the_options(monkeypatch):
     ("words", "problem"),
     [
         ("oracle image", "oracle is measured alone"),
+        ("judges --data /nowhere", "/nowhere: no such folder"),
         ("oracle --installer /nowhere", "oracle needs --installer PATH"),
         ("oracle-service", "oracle-service needs --url URL"),
         ("oracle-service --url http://x --token /nowhere", "/nowhere: no such file"),

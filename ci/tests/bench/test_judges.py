@@ -74,6 +74,27 @@ def test_without_data_each_score_says_that_it_is_skipped(capsys):
     assert len([line for line in lines if "skipped" in line]) >= 4
 
 
+def test_each_file_that_is_broken_is_named_and_the_others_are_scored(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(broken, "COUNT", 0)
+    (tmp_path / "openshift-regressions.tsv").write_text("a\tb\tc\nx\ty\tno number\n")
+    (tmp_path / "openshift-4.8-runs.jsonl.gz").write_bytes(gzip.compress(b'{"job": "e2e"}')[:-3])
+    (tmp_path / "tcpd").mkdir()
+    (tmp_path / "tcpd/annotations.json").write_text('{"s": {"1": [3]}}')
+    (tmp_path / "tcpd/s.json").write_text('{"name": "s", "series": [{"raw": [1, NaN, 2]}]}')
+    (tmp_path / "python").write_text("")
+    with pytest.raises(SystemExit) as ended:
+        report.run(tmp_path, tmp_path / "python", [1])
+    assert capsys.readouterr().out.splitlines() == ["releases broken on purpose, seed 1: 0 of 0 right, 0 wrong"]
+    said = ended.value.code.splitlines()
+    names = ["openshift-4.8-runs.jsonl.gz", "openshift-regressions.tsv", "tcpd/s.json", "python"]
+    assert [line.split(": ")[1] for line in said] == [str(tmp_path / name) for name in names]
+
+
+def test_a_recording_of_few_runs_is_skipped(tmp_path):
+    recording(tmp_path / "openshift-4.8-runs.jsonl.gz", *({"time": day * 86400} for day in range(9)))
+    assert [line for line in nightly.lines(tmp_path, [1]) if "skipped: no job has 30 runs" in line]
+
+
 def test_broken_releases_are_told_and_none_is_accused_wrongly(tmp_path):
     results = [broken.blamed(1, number, tmp_path) for number in range(broken.COUNT)]
     accused = [([suspect.tag for suspect in said.suspects if suspect.revert], release) for release, said in results]
@@ -88,4 +109,4 @@ def test_the_command_proposes_a_revert(tmp_path, capsys):
     with History(tmp_path / "1-1.db") as history:
         history.db.execute("DELETE FROM image")
     assert main(["--history", str(Path(tmp_path, "1-1.db")), "blame", broken.GOOD, broken.BAD]) == 3
-    assert "undecided: the images of the payload before are not known" in capsys.readouterr().out
+    assert "undecided: the images of the good payload are not known" in capsys.readouterr().out

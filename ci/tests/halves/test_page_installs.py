@@ -360,6 +360,51 @@ def test_hosts_that_are_in_no_cluster(service: Running, page: Page) -> None:
         page.until(f"{TEXT}.includes('1 host has registered')")
 
 
+def test_a_host_that_is_being_bound(service: Running, page: Page) -> None:
+    """Until its agent has come back nothing of it can be saved: the page says so, and keeps what was entered."""
+    user, agent = service.client(), service.client("agentAuth")
+    path = f"/infra-envs/{user.call('POST', '/infra-envs', {'name': 'late', 'pull_secret': PULL_SECRET})['id']}/hosts"
+    mine = "52540000-0000-4000-8000-000000000080"
+    disks = [{**inventory()["disks"][0], "id": f"/dev/disk/by-path/{name}", "path": f"/dev/{name}"} for name in "ab"]
+    found = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": json.dumps(inventory(disks=disks))}
+
+    def call_in() -> None:
+        agent.call("POST", path, {"host_id": mine, "discovery_agent_version": "1"})
+
+    call_in()
+    agent.call("POST", f"{path}/{mine}/instructions", found)
+    waits = f"{TEXT}.includes('can be saved after that')"
+    wizard.sign_in(page, service.keys.token("userAuth"))
+    # Nothing can be sent before the page knows the versions.
+    page.js(
+        "window.real = fetch; window.fetch = async (url, ...rest) => {"
+        "  if (url.includes('openshift-versions')) await new Promise((go) => { window.answer = go; });"
+        "  return real(url, ...rest); }"
+    )
+    page.push("Create a cluster", "link")
+    page.until("window.answer && document.querySelector('form[aria-label] button[type=submit]').disabled")
+    assert "being asked" in page.text()
+    page.js("window.answer()")
+    values = {"Cluster name": "late", "Control plane nodes": "1", "Hosts come from": path.split("/")[2]}
+    page.until("!!document.querySelector('[name=infra_env] option:nth-child(2)')")
+    wizard.fill(page, VALUES | values)
+    page.push("Create cluster")
+    page.push("Change master-0", "summary")
+    wizard.fill(page, {"Host name": "chosen", "Installation disk": disks[1]["id"]})
+    page.until(waits)
+    assert complaints(page) == []
+    call_in()
+    page.until("document.querySelector('main').innerText.includes('Waiting for host to send hardware details. What')")
+    agent.call("POST", f"{path}/{mine}/instructions", found)
+    page.until(f"!{waits}")
+    wizard.save(page, {})
+    page.push("Save")
+    page.until(f"{TEXT}.includes('Saved already')")
+    assert page.complaints == []
+    host = user.call("GET", f"{path}/{mine}")
+    assert (host["requested_hostname"], host["installation_disk_id"]) == ("chosen", disks[1]["id"])
+
+
 @pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 def test_the_discovery_image_comes_from_the_page(tmp_path: Path) -> None:
     """`node0 service` over a release in a registry: the version is offered, the ISO downloaded, the network in it."""

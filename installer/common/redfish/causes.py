@@ -77,4 +77,4 @@ def _unreachable(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()[:_LONGEST]
+    return re.sub(r"[\s\x00-\x1f\x7f-\x9f]+", " ", text).strip()[:_LONGEST]

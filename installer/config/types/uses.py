@@ -81,15 +81,16 @@ FIELDS: dict[type, dict[str, Use]] = {
     platform.ExternalPlatform: row("platform_name cloud_controller_manager"),
     platform.BareMetalPlatform: row(
         "api_vips ingress_vips api_vip ingress_vip load_balancer",
-        conditional=f"hosts additional_ntp_servers {PROVISIONING}",
-        ignored="dns_records_type provisioning_bridge external_bridge cluster_os_image default_machine_platform "
-        "bmc_verify_ca",
+        conditional=f"hosts additional_ntp_servers bmc_verify_ca {PROVISIONING}",
+        ignored="dns_records_type provisioning_bridge external_bridge cluster_os_image default_machine_platform",
         # Those of a virtual machine for the bootstrap, which there is none of.
         harmless="provisioning_mac_address bootstrap_provisioning_ip bootstrap_external_static_ip external_mac_address "
         "bootstrap_external_static_gateway bootstrap_external_static_dns libvirt_uri bootstrap_os_image",
     ),
     platform.BareMetalHost: row(
-        "name role bmc boot_mac_address root_device_hints network_config", ignored="boot_mode hardware_profile"
+        "name role bmc boot_mac_address root_device_hints network_config",
+        conditional="boot_mode",
+        ignored="hardware_profile",
     ),
     platform.Bmc: row("address username password disable_certificate_verification"),
     platform.RootDeviceHints: row(
@@ -132,7 +133,6 @@ DEFAULTS = {
     (platform.BareMetalPlatform, "dns_records_type"): "Internal",
     (platform.BareMetalPlatform, "provisioning_bridge"): "provisioning",
     (platform.BareMetalPlatform, "external_bridge"): "baremetal",
-    (platform.BareMetalHost, "boot_mode"): "UEFI",
     (platform.BareMetalHost, "hardware_profile"): "default",
     (cloud.VSpherePlatform, "dns_records_type"): "Internal",
 }

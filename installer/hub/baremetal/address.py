@@ -50,7 +50,9 @@ def parse(address: str) -> Address:
     except ValueError as error:
         raise AddressError(f"no address of a BMC: {error}") from None
     if parts.username is not None:
-        raise AddressError("it holds a login, which belongs into the Secret that credentialsName names")
+        raise AddressError(
+            "it holds a login, which belongs into bmc.username and bmc.password, or the Secret of credentialsName"
+        )
     if not _is_host(host):
         raise AddressError(f"{host!r} is no host name or IP address")
     shown = f"[{host}]" if ":" in host else host

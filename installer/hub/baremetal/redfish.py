@@ -93,11 +93,11 @@ class RedfishMachine:
         return self._do("log in", act)
 
     def look(self) -> Outcome:
-        """Read power, hardware, and the URL of the image in the virtual CD drive; fails where there is no drive."""
+        """Read power, NICs, and the URL of the image in the virtual CD drive; fails where there is no drive."""
 
         def act(system: Any) -> Outcome:
             holds = media.inserted_url(self._drives(system)) or ""
-            return Done(powered=_is_on(system), hardware=from_redfish(system), image=holds)
+            return Done(powered=_is_on(system), hardware={"nics": nics_of(system)}, image=holds)
 
         return self._do("read power and virtual CD drive", act)
 

@@ -17,8 +17,6 @@ from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.store.model import Cluster, Host
 
-# Part of every ETag: versions start anew with the process.
-BOOT = secrets.token_hex(4)
 REMEMBERED = 4096
 #: Who asks: the scheme of the token that a request was let in by.
 CALLER: web.RequestKey[Scheme] = web.RequestKey("caller", Scheme)
@@ -71,6 +69,8 @@ class Views:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        #: Part of every ETag: versions start anew with the store.
+        self.boot = secrets.token_hex(4)
         self._hosts: dict[tuple[str, str, bool], tuple[Host, Cluster | None, msgspec.Raw]] = {}
 
     def host_map(self, host: Host) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Views:
 
     def etag(self, cluster_id: str | None) -> str:
         """Names the state of a cluster and all that belongs to it; a mere check-in of a host is no new state."""
-        return f'W/"{BOOT}-{self._engine.store.version(cluster_id)}"' if cluster_id else ""
+        return f'W/"{self.boot}-{self._engine.store.version(cluster_id)}"' if cluster_id else ""
 
 
 def knows(request: web.Request, etag: str) -> bool:

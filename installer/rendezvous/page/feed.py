@@ -16,7 +16,7 @@ from installer.assisted.errors import TooMany
 from installer.common.macs import ExpectedHost
 from installer.rendezvous.api.bodies import joined
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.api.views import BOOT, encode
+from installer.rendezvous.api.views import encode
 from installer.rendezvous.page import expected
 from installer.rendezvous.page import view as pageview
 from installer.rendezvous.page.files import PRIVATE
@@ -141,7 +141,7 @@ async def _feed(service: Service, viewers: Viewers, request: web.Request, answer
     """Write to one viewer until it goes or the service closes. Raises ConnectionError, TimeoutError."""
     seen: dict[str, bytes] = {}
     about = {
-        "boot": BOOT,
+        "boot": service.views.boot,
         "open": service.settings.page_access == "open",
         "version": service.settings.openshift_version,
     }

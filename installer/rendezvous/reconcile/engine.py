@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Severity, Stage
+from installer.assisted.enums import (
+    GOOD,
+    ClusterStatus,
+    HostStatus,
+    LogsState,
+    PreparationStatus,
+    Result,
+    Role,
+    Severity,
+    Stage,
+)
 from installer.assisted.errors import LONGEST, StoreError
 from installer.common.redact import shortened
 from installer.rendezvous import events
@@ -314,8 +324,13 @@ class Engine:
                     severity=events.CLUSTER_SEVERITY.get(outcome.status, Severity.INFO),
                 )
             )
-            if cluster.status is ClusterStatus.PREPARING and outcome.status in cluster_states.PRE:
+            failed = trigger is cluster_states.Trigger.REFRESH and outcome.status in cluster_states.PRE
+            if cluster.status is ClusterStatus.PREPARING and failed:
                 self.store.add_event(events.make("prepare_installation_failed", cluster=cluster, reason=outcome.info))
+                if cluster.last_preparation.status is not PreparationStatus.FAILED:
+                    # The status says again soon that the cluster is ready.
+                    failure = Preparation(status=PreparationStatus.FAILED, reason=outcome.info)
+                    cluster = replace(cluster, last_preparation=failure)
             cluster = replace(cluster, status_updated_at=stamp)
             if outcome.status is ClusterStatus.PREPARING:
                 cluster = replace(

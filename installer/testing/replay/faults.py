@@ -30,6 +30,7 @@ HARSH = (
     "generator",
     "cancel",
     "reset user",
+    "hang",
 )
 #: Programs that may fail, and how often they do while "programs" is on.
 FAILING: Mapping[str, float] = {

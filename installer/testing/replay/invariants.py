@@ -1,7 +1,7 @@
-"""What must hold whatever happens, checked after each change that the service keeps and for each request it answers.
+"""Invariants of an installation, checked after each change that the service keeps and for each request it answers.
 
-It is said here in the words of the specification (installer.md §5), not read from the service's tables: a table that is
-wrong must not excuse itself.
+They are written in the words of the specification (installer.md §5), not read from the service's tables: a table that
+is wrong must not excuse itself.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class Invariants:
     ends: dict[str, float] = field(default_factory=dict)
     #: Machines that are ready nodes of an attempt.
     nodes: set[tuple[str, str]] = field(default_factory=set)
+    #: The cluster that the user wants: an answer that was lost leaves another, of which nobody knows.
+    wanted: str = ""
     #: Does every request reach the service?
     is_reliable: bool = False
     #: Is the service's disk full?
@@ -117,7 +119,7 @@ class Invariants:
             anew = before is C.PREPARING and status in BEFORE and bool(cluster.attempt)
             action = before is C.INSTALLING_PENDING_USER_ACTION and status is C.INSTALLING
             if anew:
-                self._told(store, cluster)
+                self._check_reason(store, cluster)
             if back and not (anew or action or self._may_reset(seen, cluster, status)):
                 self.broken(f"the cluster went back from {before} to {status}")
         if status is C.INSTALLING:
@@ -129,7 +131,7 @@ class Invariants:
                 self.broken(f"the cluster is installed, its hosts {', '.join(missing)} are not")
         self._seen[cluster.id] = Seen(status.value, cluster.attempt)
 
-    def _told(self, store: Store, cluster: Cluster) -> None:
+    def _check_reason(self, store: Store, cluster: Cluster) -> None:
         """Check that a preparation which failed has left the reason."""
         self._failures[cluster.id] = self._failures.get(cluster.id, 0) + 1
         names = [event.name for event in store.events() if event.cluster_id == cluster.id]
@@ -244,7 +246,7 @@ class Invariants:
                 self.broken(f"the cluster is still {words}")
             if not cluster.status_info:
                 self.broken(f"the cluster is {cluster.status} and does not say why")
-            if is_mild and cluster.status is not C.INSTALLED:
+            if is_mild and cluster.id == self.wanted and cluster.status is not C.INSTALLED:
                 self.broken(f"the cluster had to be installed and is {words}")
             if cluster.status in (C.ERROR, C.CANCELLED, *BEFORE):
                 stuck = [host.id for host in hosts if host.status in INSTALLING_HOST]

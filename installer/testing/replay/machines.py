@@ -239,8 +239,8 @@ class Machine(SimulatedHost):
         return "", 0
 
     def _start_container(self, rest: Sequence[str], env: Mapping[str, str]) -> None:
-        given = dict(pair.split("=", 1) for pair in rest if pair.startswith(ATTEMPT_VARIABLE))
-        container = self.container = Container(given.get(ATTEMPT_VARIABLE, ""))
+        variables = dict(pair.split("=", 1) for pair in rest if pair.startswith(ATTEMPT_VARIABLE))
+        container = self.container = Container(variables.get(ATTEMPT_VARIABLE, ""))
         self._around.begins(self, container.attempt)
         arguments = orchestrator.parse_arguments(list(rest[rest.index("--role") :]))
         self.role = arguments.role

@@ -1,4 +1,4 @@
-"""What is not deterministic in the installer's own code, replaced for the length of a replay.
+"""Replacements, for the length of a replay, of all in the installer's own code that is not deterministic.
 
 Clocks, random numbers, ids, threads, sockets and programs are looked up in their modules when they are used, so they
 are replaced there. Defaults of parameters were looked up when the module was read: those that are clocks are exchanged

@@ -101,7 +101,7 @@ class User:
         }
         if size > 1:
             body |= {"api_vips": [{"ip": str(network[API])}], "ingress_vips": [{"ip": str(network[INGRESS])}]}
-        self._id = str(self._ask(lambda: self._client.register_cluster(body))["id"])
+        self._id = self._invariants.wanted = str(self._ask(lambda: self._client.register_cluster(body))["id"])
         body = {"name": "replay", "pull_secret": PULL_SECRET, "cluster_id": self._id}
         self._infra_env_id = str(self._ask(lambda: self._client.register_infra_env(body))["id"])
 

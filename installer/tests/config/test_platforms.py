@@ -126,10 +126,10 @@ ROWS = [
     (WITH_BMC, "platform.baremetal.provisioningDHCPRange", "1.2.3.4", "platform.baremetal.provisioningDHCPRange: Inv"),
     (WITH_BMC, "platform.baremetal.clusterProvisioningIP", "172.22.0.50", 'platform.baremetal.clusterProvisioningIP: '),
     (WITH_BMC, "platform.baremetal.hosts", [BMC, BMC], 'platform.baremetal.hosts[1].bmc.address: Duplicate value'),
-    # Hosts are counted by role: the control plane first.
+    # Counted as in the file, whatever their roles.
     (WITH_BMC, "platform.baremetal.hosts", [{**BMC, "role": "worker", "bmc": {"username": "u", "password": "p"}},
                                             {**BMC, "role": "master", "bootMACAddress": "52:54:00:00:00:02"}],
-     "platform.baremetal.hosts[1].bmc.address: Required value"),
+     "platform.baremetal.hosts[0].bmc.address: Required value"),
     (WITH_BMC, "platform.baremetal.additionalNTPServers", ["a_b"], 'platform.baremetal: Invalid value: "a_b": NTP'),
     (ARBITER, "arbiter.replicas", 2, "arbiter.replicas: Invalid value: 2: TNA (Two Node with Arbiter) configuration"),
     (ARBITER, "arbiter.name", "judge", ...),

@@ -227,6 +227,17 @@ def test_what_is_not_carried_is_told(warnings, base, path, value, shown):
     assert "s3cr3t" not in str(seen)
 
 
+@pytest.mark.parametrize("bmc", [BMC, None])
+def test_how_bmcs_are_driven_is_told_only_where_there_are_none(warnings, bmc):
+    """`agent boot` uses it."""
+    host = {"name": "a", "role": "master", "bootMACAddress": "52:54:00:00:00:0a", "bootMode": "legacy", "bmc": bmc}
+    install = changed(changed(COMPACT, f"{BAREMETAL}.hosts", [host]), f"{BAREMETAL}.bmcVerifyCA", "x")
+    seen = warnings(install, AGENT | {"hosts": []})
+    told = [message for message in seen if "bootMode" in message or "bmcVerifyCA" in message]
+    ignored = [f"{BAREMETAL}.hosts[0].bootMode: legacy is ignored", f"{BAREMETAL}.bmcVerifyCA: x is ignored"]
+    assert told == ([] if bmc else ignored)
+
+
 def test_a_provisioning_network_is_what_bmcs_have(warnings):
     managed = changed(COMPACT, f"{BAREMETAL}.provisioningNetwork", "Managed")
     hosts = [{"hostname": "a", "BMC": BMC, "interfaces": [{"name": "eth0", "macAddress": "52:54:00:00:00:0a"}]}]

@@ -15,7 +15,7 @@ from installer.testing.create.inputs_kit import COMPACT, SNO
 BMC = {"username": "admin", "password": "hidden-Pa55", "disableCertificateVerification": True}
 
 
-def config(*, network="Disabled", **changes):
+def document(*, network="Disabled", **changes):
     """Return an install-config with three hosts; `changes` are fields of the second."""
     document = copy.deepcopy(COMPACT)
     hosts = [
@@ -29,7 +29,11 @@ def config(*, network="Disabled", **changes):
     ]
     hosts[1] |= changes
     document["platform"]["baremetal"] |= {"provisioningNetwork": network, "hosts": hosts}
-    return parse_install_config(yaml.safe_dump(document))
+    return document
+
+
+def config(**changes):
+    return parse_install_config(yaml.safe_dump(document(**changes)))
 
 
 def test_a_machine_is_what_its_entry_says():
@@ -44,7 +48,9 @@ def test_a_machine_is_what_its_entry_says():
     ("changes", "lines"),
     [
         ({"role": ""}, ["3 hosts of role master are wanted, there are 2", "[master-1].role: ''"]),
-        ({"network": "Managed", "name": ""}, ["provisioningNetwork: Managed", "].name: missing"]),
+        ({"network": "Managed", "name": ""}, ["provisioningNetwork: Managed", "[00:00:5e:00:53:01].name: missing"]),
+        ({"name": "../a"}, ["[../a].name: '../a': no name of a node"]),
+        ({"name": "bootstrap"}, ["[bootstrap].name: bootstrap is the bootstrap machine's"]),
     ],
 )
 def test_all_that_cannot_be_created_is_named_at_once(changes, lines):
@@ -60,6 +66,11 @@ def test_all_that_cannot_be_created_is_named_at_once(changes, lines):
 def test_another_platform_has_other_commands():
     with pytest.raises(ConfigError, match=r"platform\.none: create cluster installs platform\.baremetal; other"):
         cluster.check(parse_install_config(yaml.safe_dump(SNO)))
+
+
+def test_hosts_of_the_same_name_are_refused():
+    with pytest.raises(ConfigError, match=r"hosts\[master-0\]\.name: 2 hosts have it"):
+        targets_of(config(name="master-0"))
 
 
 def test_bmcs_without_virtual_media_are_named_all():

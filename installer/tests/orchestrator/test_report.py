@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import chain, count, repeat
+from types import SimpleNamespace
+
 import pytest
 
 from installer.assisted.enums import Stage
@@ -29,14 +32,23 @@ def test_a_refusal_is_final(site: Site, status: int) -> None:
 
 
 def test_a_service_that_stays_away_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(report.time, "monotonic", lambda: clock[0])
+    clock = count(0, 45)  # each request takes so long
+    monkeypatch.setattr(report, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     site.service.statuses = [503] * 10
-    steps = iter([119.0, 120.0, 120.5])
-    site.meanwhile = [lambda: clock.__setitem__(0, next(steps))] * 3
+    site.meanwhile = [lambda: None] * 2
     with pytest.raises(StageError, match=r"^list hosts: "):
         site.reporter().hosts()
-    assert len(site.service.headers) == 4
+    assert len(site.service.headers) == 3
+
+
+def test_a_host_that_stood_still_asks_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes in a request are not ten minutes in which the service was away."""
+    clock = chain([0], repeat(600))
+    monkeypatch.setattr(report, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    site.service.statuses = [503] * 2
+    site.service.files["a"] = b"content"
+    site.meanwhile = [lambda: None] * 2
+    assert site.reporter().file("a") == b"content"
 
 
 def test_a_stage_that_is_not_taken_is_no_failure(site: Site) -> None:

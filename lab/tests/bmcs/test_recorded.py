@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +109,8 @@ def test_the_machine_is_switched_through_it(bmc: Running) -> None:
 def test_faults_are_injected_as_data(tree: Path, tmp_path: Path) -> None:
     """A status so many times, a body in place of the BMC's, and one that is merged into it."""
     rules = [
-        {"path": SYSTEM, "method": "GET", "status": 503, "times": 2},
+        {"path": f"{SYSTEM}/", "method": "GET", "status": 503, "times": 2},
+        {"path": SYSTEM, "method": "PATCH", "status": 204},
         {"path": "/redfish/v1/Oem/*", "body": {"Id": "other"}},
         {"path": SYSTEM, "merge": {"PowerState": "PoweringOn", "Oem": None}},
     ]
@@ -122,11 +123,45 @@ def test_faults_are_injected_as_data(tree: Path, tmp_path: Path) -> None:
         system = get(served, SYSTEM)
         assert (system["PowerState"], "Oem" in system, system["Model"]) == ("PoweringOn", False, "B7")
         assert get(served, "/redfish/v1/Oem/Acme") == {"Id": "other"}
+        done = requests.patch(served.url + SYSTEM, json={}, auth=(USER, PASSWORD), timeout=20)
+        assert (done.status_code, done.text) == (204, "")
+
+
+def _is(path: str, text: str) -> Callable[[Path], object]:
+    """Write a file of a tree."""
+    return lambda tree: (tree / path).write_text(text)
+
+
+def _leads_to(target: str) -> Callable[[Path], object]:
+    """Make a document a link."""
+
+    def spoil(tree: Path) -> None:
+        document = tree / "redfish/v1/Oem/Acme/index.json"
+        document.rename(tree.parent / "outside.json")
+        document.symlink_to(target)
+
+    return spoil
 
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
+        (_is("redfish/v1/Systems/index.json", '{"Members": 5}'), "Systems has no member"),
+        (_is("redfish/v1/Oem/Acme/index.json", "[" * 100_000), "Acme/index.json: maximum recursion"),
+        (_is("redfish/v1/Oem/Acme/index.json", f'{{"x": "{"x" * (16 << 20)}"}}'), "is larger than 16777216 bytes"),
+        (_leads_to("/dev/zero"), "Acme/index.json: is no file of the recording"),
+        (_leads_to("../../../../../outside.json"), "Acme/index.json: is no file of the recording"),
+        (lambda tree: (tree / "injections.yaml").symlink_to("nowhere"), "injections.yaml: is no file"),
+        (_is("injections.yaml", "- {path: /a, latency_seconds: -1}"), ">= 0.0 - at `$[0].latency_seconds`"),
+        (_is("injections.yaml", "- {path: /a, latency_seconds: .nan}"), "at `$[0].latency_seconds`"),
+        (_is("injections.yaml", "- {path: /a, status: 500, times: -1}"), "at `$[0].times`"),
+        (_is("injections.yaml", "- {path: /a, status: 99}"), ">= 200 - at `$[0].status`"),
+        (_is("injections.yaml", "- {path: /a, method: get, status: 500}"), "'get' - at `$[0].method`"),
+        (_is("injections.yaml", "- {path: redfish/v1, status: 500}"), "at `$[0].path`"),
+        (_is("injections.yaml", "- {path: /a, body: {x: .inf}}"), "not JSON compliant - at `$[0]`"),
+        (_is("injections.yaml", "- {path: /a, status: 204, body: {}}"), "status 204 has no body"),
+        (_is("injections.yaml", "- {path: /a, status: 500, merge: {}}"), "neither body nor status"),
+        (_is("injections.yaml", "- {path: /a}"), "none of status, body, merge and latency_seconds"),
         (lambda tree: (tree / "redfish/v1/Systems/index.json").unlink(), "Systems has no member"),
         (lambda tree: (tree / "redfish/v1/Oem/Acme/index.json").write_text("{"), "Acme/index.json: "),
         (lambda tree: (tree / "injections.yaml").write_text("- {path: x, stauts: 500}"), "injections.yaml"),
@@ -138,6 +173,17 @@ def test_what_is_no_recording_is_refused(tree: Path, spoil: Any, words: str) -> 
     recording.cache_clear()
     assert words in problem(str(tree))
     assert "nor a path" in problem("idrac7")
+    assert "not an absolute path" in problem("./tree")
+
+
+def test_values_of_another_type_are_passed_over(tree: Path) -> None:
+    """Real BMCs have such documents; theirs is no reason to refuse a recording, nor to fail later."""
+    put(tree, SYSTEM, {"Boot": "none"})
+    put(tree, DRIVE, {"Actions": 5, "MediaTypes": "CD"})
+    recording.cache_clear()
+    found = profile_of(str(tree))
+    assert set(found.boot.targets) == {"Pxe", "Hdd", "Cd"}
+    assert [(drive.types, drive.how) for drive in found.media.drives] == [((), "local")]
 
 
 def test_a_folder_without_a_tree(tmp_path: Path) -> None:

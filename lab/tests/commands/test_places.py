@@ -38,6 +38,12 @@ def record(tmp_path, monkeypatch):
     os.close(lock)
 
 
+def lead(record):
+    """Have a host lead the installation, as after `agent create image`."""
+    (record.root / "cluster").mkdir()
+    (record.root / "cluster/rendezvousIP").touch()
+
+
 def listed(capsys, *words):
     assert cli.main(["ls", *words]) == 0
     return capsys.readouterr().out
@@ -49,11 +55,13 @@ def test_a_lab_tells_its_machines_in_their_order_and_what_exists_of_its_cluster(
     assert bare["cluster"] == {"state": "none"}
     assert "node0-lab" not in listed(capsys)
     msgspec.structs.replace(record, cluster="installing").save()
+    assert "page" not in listed(capsys), "no host leads where users boot the machines"
+    lead(record)
     assert (
         "  page       node0-lab open --lab compact-1a2b page    (https://192.168.111.80:8090/, while the hosts install)"
         in listed(capsys)
     )
-    (record.root / "cluster/auth").mkdir(parents=True)
+    (record.root / "cluster/auth").mkdir()
     (record.root / "cluster/auth/kubeconfig").touch()
     msgspec.structs.replace(record, cluster="installed").save()
     text = listed(capsys)
@@ -140,6 +148,7 @@ def test_an_interrupt_before_or_in_the_evidences_collection_leaves_it_out(collec
 
 @pytest.mark.parametrize("keep", ["never", "always"])
 def test_a_failed_deployment_s_document_has_its_error_and_no_places_of_a_lab_that_is_gone(keep, record, capsys):
+    lead(record)
     msgspec.structs.replace(record, cluster="installing").save()
     lab = SimpleNamespace(id=record.id, artifacts="/evidence")
     work = deploy._Installation(Namespace(output="json", lab_keep=keep), lab, None, [])

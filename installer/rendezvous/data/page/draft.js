@@ -113,6 +113,7 @@ export async function patch({ path, draft, read, body, reload, also }) {
   if (also) await also(changed);
   draft.saved({ ...latest, ...changed });
   reload();
+  return Object.keys(changed).length ? undefined : "Saved already: the service has these values.";
 }
 
 export const list = (text) => (text || "").split(/[\s,]+/).filter(Boolean);

@@ -99,10 +99,12 @@ export function Asking({ label, question, yes, busy, work }) {
     <button type="button" class="danger" onClick=${() => { setAsking(false); work(); }}>${yes}</button></div></div>`;
 }
 
-export function Buttons({ form, saving, label = "Save", children }) {
+/* `waits`: why it cannot be sent yet, which is said beside what was entered. */
+export function Buttons({ form, saving, label = "Save", waits = "", children }) {
   if (!mayChange()) return html`<p class="notice">The user's token is needed to change anything.</p>`;
-  return html`<${Outcome} saving=${saving} /><div class="row">
-    <button type="submit" class="primary" disabled=${saving.busy || form.locked}>${saving.busy ? "Saving…" : label}</button>
+  return html`<${Outcome} saving=${saving} />
+    <p class="notice" role="status" hidden=${!waits}>${waits}</p><div class="row">
+    <button type="submit" class="primary" disabled=${saving.busy || form.locked || !!waits}>${saving.busy ? "Saving…" : label}</button>
     ${form.draft.dirty && !form.isNew && html`<button type="button" onClick=${() => form.draft.clear()}>Discard what I entered</button>`}
     ${children}</div>`;
 }

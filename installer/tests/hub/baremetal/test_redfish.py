@@ -211,6 +211,15 @@ def test_a_login_that_a_bmc_repeats_is_not_shown():
     assert "[redacted]" in outcome.message
 
 
+def test_a_refusal_moves_no_cursor():
+    document = {"error": {"code": "Base.1.0.GeneralError", "message": "no\x1b[2J \x9b1A\x00way"}}
+    with web_server(lambda handler: send(handler, document, 400)) as url:
+        outcome = machine(f"redfish+{url}").look()
+    assert isinstance(outcome, Failed)
+    assert outcome.message.isprintable()
+    assert outcome.message.endswith("400: no [2J 1A way")
+
+
 @pytest.mark.parametrize(
     "answer",
     [

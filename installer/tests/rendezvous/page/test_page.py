@@ -24,7 +24,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import ConfigurationError
 from installer.rendezvous import settings
-from installer.rendezvous.api.app import PAGE, Page, build
+from installer.rendezvous.api.app import PAGE, SERVICE, Page, build
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.page import feed as page
 from installer.rendezvous.page import files as page_files
@@ -72,7 +72,11 @@ def test_who_may_see_the_page(tmp_path: Path) -> None:
                 assert answer.status == 200
                 assert (await until(answer, "ready"))[0] == (
                     "hello",
-                    {"boot": page.BOOT, "open": False, "version": fleet.world.engine.settings.openshift_version},
+                    {
+                        "boot": client.app[SERVICE].views.boot,
+                        "open": False,
+                        "version": fleet.world.engine.settings.openshift_version,
+                    },
                 )
 
     serve(tmp_path, use)

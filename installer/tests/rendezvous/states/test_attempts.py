@@ -57,6 +57,33 @@ def test_files_of_an_earlier_attempts_preparation_are_dropped(
     assert world.store.cluster(cluster_id).last_preparation.status == "success"
 
 
+def test_a_preparation_that_failed_is_told_until_the_next(world: World) -> None:
+    """The cluster is soon called ready again; its last preparation says for longer why it does not install."""
+    cluster_id, infra_env_id = world.known_host()
+
+    def last() -> tuple[str, str]:
+        preparation = world.store.cluster(cluster_id).last_preparation
+        return preparation.status, preparation.reason
+
+    clusters.install(world.engine, cluster_id)
+    assert world.prepared(cluster_id, OLD)
+    images = [{"name": "r.example/installer@sha256:1", "result": "failure", "error": "no route"}]
+    world.reply(infra_env_id, StepType.IMAGES, {"images": images})
+    assert world.store.cluster(cluster_id).status_info == "Cluster ready to be installed"
+    assert (last()[0], "Failed to fetch container images" in last()[1]) == ("failed", True)
+    clusters.install(world.engine, cluster_id)
+    assert last() == ("not_started", "")
+    out_of_time(world, cluster_id)
+    assert (last()[0], "did not end within" in last()[1]) == ("failed", True)
+
+
+def test_a_reset_is_no_preparation_that_failed(world: World) -> None:
+    cluster_id, _ = world.known_host()
+    clusters.install(world.engine, cluster_id)
+    was_reset(world, cluster_id)
+    assert "prepare_installation_failed" not in [event.name for event in world.store.events()]
+
+
 def test_files_of_an_earlier_attempt_go_when_the_next_begins(world: World) -> None:
     cluster_id, infra_env_id = world.known_host()
     clusters.install(world.engine, cluster_id)

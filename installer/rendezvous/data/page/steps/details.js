@@ -78,7 +78,7 @@ async function register(values) {
   return made.id;
 }
 
-function Fields({ form, versions }) {
+function Fields({ form, versions, waits }) {
   const { values } = form.draft;
   const single = values.control_plane_count === "1";
   const known = Object.entries(versions || {});
@@ -92,7 +92,7 @@ function Fields({ form, versions }) {
         help=${`The cluster is ${values.name || "NAME"}.${values.base_dns_domain || "DOMAIN"}.`} />
       ${form.isNew && html`<${Select} form=${form} name="openshift_version" label="OpenShift version"
         options=${known.map(([id, item]) => [id, item.display_name])}
-        help=${known.length ? "" : "None is known yet: the service was started without a release, or cannot read it."} />
+        help=${waits} />
       <${Select} form=${form} name="cpu_architecture" label="CPU architecture" options=${cpus.map((cpu) => [cpu, cpu])} />`}
       <${Select} form=${form} name="control_plane_count" label="Control plane nodes" options=${form.isNew ? COUNTS : COUNTS.filter(([count]) => (count === "1") === form.single)} />
       ${!single && html`<${Select} form=${form} name="platform" label="Platform" options=${PLATFORMS} />`}
@@ -115,13 +115,16 @@ function Fields({ form, versions }) {
 }
 
 export function NewCluster({ go }) {
-  const versions = useResource("/openshift-versions", state.version).value;
+  /* Asked again when the page is live again: the answer may have been lost with the connection. */
+  const { value: versions, problem } = useResource("/openshift-versions", state.version + state.connected);
   const [first, about] = Object.entries(versions || {}).find(([, item]) => item.default) || Object.entries(versions || {})[0] || [];
   const draft = useDraft("new cluster", { ...NEW, openshift_version: first || "",
     cpu_architecture: about?.cpu_architectures.includes("x86_64") ? "x86_64" : about?.cpu_architectures[0] || "" });
   const saving = useSaving();
   /* Nobody else changes what is not there yet. */
   const form = { id: "new", draft: { ...draft, conflicts: {} }, problems: problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES), isNew: true };
+  const unasked = problem || "The service is being asked which versions it can install.";
+  const waits = first ? "" : versions ? "No version is known yet: the service was started without a release, or cannot read it." : unasked;
   const unbound = [...state.infraEnvs.values()].filter((item) => !item.cluster_id);
   const submit = (event) => {
     event.preventDefault();
@@ -133,12 +136,12 @@ export function NewCluster({ go }) {
     });
   };
   return html`<h2 id="step-title" tabindex="-1">Create a cluster</h2><form onSubmit=${submit} novalidate aria-label="Create a cluster">
-    <${Fields} form=${form} versions=${versions} />
+    <${Fields} form=${form} versions=${versions} waits=${waits} />
     ${unbound.length > 0 && html`<${Select} form=${form} name="infra_env" label="Hosts come from"
       options=${[["", "a new discovery image"], ...unbound.map((item) => [item.id, "infra-env " + item.name + ", whose hosts are in no cluster"])]} />`}
     ${!draft.values.infra_env && html`<${Select} form=${form} name="image_type" label="Discovery image"
       options=${[["full-iso", "Full: all that a host needs to start"], ["minimal-iso", "Minimal: the rest is fetched over the network"]]} />`}
-    <${Buttons} form=${form} saving=${saving} label="Create cluster" />
+    <${Buttons} form=${form} saving=${saving} label="Create cluster" waits=${waits} />
   </form>`;
 }
 

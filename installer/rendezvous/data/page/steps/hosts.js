@@ -5,9 +5,12 @@ import { Asking, Buttons, Outcome, Select, Text, useSaving } from "../fields.js"
 import { Details, HostList, size } from "../hostcard.js";
 import { besideFields } from "../remedies.js";
 import { hostsOf, state } from "../store.js";
-import { html } from "../vendor/preact-htm.js";
+import { html, useRef } from "../vendor/preact-htm.js";
 
 const ROLES = [["auto-assign", "Chosen by the service"], ["master", "Control plane"], ["worker", "Worker"]];
+
+/* Those in which the service takes changes of a host. */
+const EDITABLE = /^(known|insufficient|discovering|disconnected|pending-for-input)(-unbound)?$/;
 
 function read(item) {
   return { host_role: item.role, host_name: item.requested_hostname || "", disk: item.installation_disk_id || "" };
@@ -25,9 +28,14 @@ function HostForm({ item }) {
   const { value, problem, reload } = useResource(at(item), item);
   const draft = useDraft("host " + item.key, value ? read(value) : {});
   const saving = useSaving();
+  const disks = useRef([]);
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const form = { id: "edit-" + item.key, draft, problems: besideFields("hosts", item.validations) };
-  const disks = JSON.parse(value.inventory || "{}").disks || [];
+  /* A host that has been bound sends its inventory again: until then its disks are as they were. */
+  const found = JSON.parse(value.inventory || "{}").disks;
+  if (found) disks.current = found;
+  const waits = !EDITABLE.test(value.status) || ("disk" in draft.changed && !found)
+    ? value.status_info + ". What you enter is kept and can be saved after that." : "";
   const submit = (event) => {
     event.preventDefault();
     saving.run(() => patch({ path: at(item), draft, read, body, reload }));
@@ -36,11 +44,11 @@ function HostForm({ item }) {
     <${Text} form=${form} name="host_name" label="Host name" />
     <${Select} form=${form} name="host_role" label="Role" options=${ROLES}
       help=${value.role === "auto-assign" && value.suggested_role ? "Suggested: " + value.suggested_role : ""} />
-    <${Select} form=${form} name="disk" label="Installation disk" options=${disks.map((disk) => {
+    <${Select} form=${form} name="disk" label="Installation disk" options=${disks.current.map((disk) => {
       const good = disk.installation_eligibility?.eligible;
       return [disk.id, `${disk.path || disk.name}, ${size(disk.size_bytes || 0)}, ${disk.drive_type || ""}${good ? "" : ": not eligible"}`, !good];
-    })} help="All that is on it is lost." />
-    <${Buttons} form=${form} saving=${saving} /></form>`;
+    })} help=${disks.current.length ? "All that is on it is lost." : "Its disks are known once it has sent its hardware details."} />
+    <${Buttons} form=${form} saving=${saving} waits=${waits} /></form>`;
 }
 
 function Removal({ item }) {

@@ -48,7 +48,7 @@ LOG = "node0/firmware/early.log"
 MANAGER = "run/systemd/private"
 # What a report of a failed boot asks, answered from what is known here.
 _SYSTEMCTL = """\
-if [ "$1" = reboot ]; then exec touch /run/node0/firmware/reboot; fi
+if [ "$1" = reboot ]; then : >/run/node0/firmware/reboot; exit; fi
 exec cat /run/node0/firmware/failed
 """
 _JOURNALCTL = """\

@@ -24,6 +24,8 @@ esac
 """
 _STAGE = """#!/bin/bash
 set -ex
+# The reboot that it asks for would end it before what comes last.
+trap '' TERM
 mkdir -p /var/image /run/b
 cp -al /usr /var/image/usr
 cd /var/image/usr
@@ -68,16 +70,21 @@ def unit(name: str, command: str, condition: str) -> dict[str, Any]:
     return {"name": name, "enabled": True, "contents": f"{lines}[Install]\nWantedBy=multi-user.target\n"}
 
 
+def staging(*, before: str = "", after: str = "") -> dict[str, Any]:
+    """Describe a system that stages another deployment in its first boot, and reboots into it."""
+    script = _STAGE.replace("@BEFORE@", before).replace("@AFTER@", after)
+    files = [file("/usr/local/bin/podman", _PODMAN), file("/opt/stage", script), file("/opt/say", _SAY)]
+    units = [unit("stage.service", "/opt/stage", "!/var/staged"), unit("say.service", "/opt/say", "/var/staged")]
+    shown = "[Service]\nStandardOutput=journal+console\n"
+    judge = {"name": "greenboot-healthcheck.service", "dropins": [{"name": "shown.conf", "contents": shown}]}
+    return {"ignition": {"version": "3.3.0"}, "storage": {"files": files}, "systemd": {"units": [*units, judge]}}
+
+
 class Node:
     """A machine that stages another deployment in its first boot, and reboots into it."""
 
     def __init__(self, folder: Path, *, before: str = "", after: str = "") -> None:
-        script = _STAGE.replace("@BEFORE@", before).replace("@AFTER@", after)
-        files = [file("/usr/local/bin/podman", _PODMAN), file("/opt/stage", script), file("/opt/say", _SAY)]
-        units = [unit("stage.service", "/opt/stage", "!/var/staged"), unit("say.service", "/opt/say", "/var/staged")]
-        shown = "[Service]\nStandardOutput=journal+console\n"
-        judge = {"name": "greenboot-healthcheck.service", "dropins": [{"name": "shown.conf", "contents": shown}]}
-        config = {"ignition": {"version": "3.3.0"}, "storage": {"files": files}, "systemd": {"units": [*units, judge]}}
+        config = staging(before=before, after=after)
         self._spec = kit.spec(folder, disks=kit.disks(vda=kit.installed(folder, config, module="rpm_ostree")))
         self._folder = folder
         assert "rpm-ostree finalize-deployment" in self.reboots()
