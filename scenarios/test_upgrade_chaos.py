@@ -73,7 +73,7 @@ def ask_for(installation: Installation, image: str) -> None:
     wait_until(asked, BACK_SECONDS, "the wish for a release to be taken")
 
 
-def told(installation: Installation) -> str:
+def outcome(installation: Installation) -> str:
     """Return what ClusterVersion says is wrong; nothing when it says that all is well."""
     said = [(condition(installation, kind), bad) for kind, bad in (("Failing", "True"), ("ReleaseAccepted", "False"))]
     return "; ".join(found["message"] for found, bad in said if found.get("status") == bad)
@@ -100,8 +100,10 @@ def test_an_upgrade_with_faults_completes_or_is_told_and_goes_back(installation:
         try:
             wait_for(installation, version, seconds)
         except WaitTimeout:
-            wait_until(lambda: told(installation), ACKNOWLEDGED_SECONDS, f"seed {seed}: neither complete nor told")
-            print(f"seed {seed}: {told(installation)}")
+            wait_until(
+                lambda: outcome(installation), ACKNOWLEDGED_SECONDS, f"seed {seed}: neither complete nor said why"
+            )
+            print(f"seed {seed}: {outcome(installation)}")
             ask_for(installation, here["image"])
             wait_for(installation, here["version"], seconds)
     wait_until(installation.nodes_ready, BACK_SECONDS, "all nodes to be Ready")

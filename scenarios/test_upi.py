@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lab.waiting import wait_until
 from scenarios.testing.cluster import Installation
 
 pytestmark = pytest.mark.weekly
@@ -23,9 +24,17 @@ def test_the_bootstrap_machine_has_left(installation: Installation) -> None:
     assert "server bootstrap " not in config
     names = {node["metadata"]["name"] for node in installation.kubectl_json("get", "nodes")["items"]}
     assert names == set(installation.lab.nodes)
-    members = installation.kubectl_json("get", "etcds.operator.openshift.io", "cluster")["status"]["conditions"]
-    removed = {item["type"]: item["status"] for item in members}
-    assert removed["EtcdBootstrapMemberRemoved"] == "True"
+
+    def conditions() -> dict[str, str]:
+        status = installation.kubectl_json("get", "etcds.operator.openshift.io", "cluster")["status"]
+        return {item["type"]: item["status"] for item in status["conditions"]}
+
+    wait_until(
+        lambda: conditions().get("EtcdBootstrapMemberRemoved") == "True",
+        120,
+        "the bootstrap machine's etcd member to be removed",
+        conditions,
+    )
 
 
 @every

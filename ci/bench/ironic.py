@@ -75,7 +75,7 @@ http_url = {url}
 
 
 class NotDoneError(Exception):
-    """What Ironic could not do, in its words."""
+    """A failure of Ironic, in its words."""
 
 
 def _programs() -> Path:

@@ -39,7 +39,7 @@ QUIET_SECONDS = 1200.0
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user asks for; `ports` of HTTP and HTTPS, `timeout` in seconds."""
+    """A user's wishes; `ports` of HTTP and HTTPS, `timeout` in seconds."""
 
     plan: bool = False
     force: bool = False

@@ -61,7 +61,7 @@ LOOK_AGAIN_SECONDS = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user asks for: the bootstrap machine's file, and as in boot.Options."""
+    """A user's wishes: the bootstrap machine's file, and as in boot.Options."""
 
     bootstrap: Path | None
     force: bool = False

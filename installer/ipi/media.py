@@ -20,7 +20,7 @@ EJECT_SECONDS = 120.0
 
 
 class Media:
-    """What one command does to drives; `ports` of its image server, `urls` of others that have the same image.
+    """The drives that one command fills and empties; `ports` of its image server, `urls` of others that have the same image.
 
     Once `stop` is set, machines that are being started are left as they are.
     """

@@ -1,4 +1,4 @@
-"""Which machines an image is booted on, decided from what their BMCs show."""
+"""A plan of the machines that an image is booted on, made from what their BMCs show."""
 
 from __future__ import annotations
 

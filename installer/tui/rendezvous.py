@@ -45,7 +45,7 @@ authorityKeyIdentifier = keyid
 
 
 class Failed(Exception):
-    """What a person asked for could not be done: one line."""
+    """A wish that could not be carried out: one line."""
 
 
 def normalised(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Which image's change broke a payload, by the rubric."""
+"""Blame of images for a broken payload, by the rubric."""
 
 import json
 

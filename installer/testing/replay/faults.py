@@ -163,7 +163,7 @@ def _short_times(draws: random.Random) -> dict[str, str]:
 
 
 class Luck:
-    """What happens now, by the plan and the draws of its seed (machines.Luck, wire.Weather)."""
+    """The luck of this moment, by the plan and the draws of its seed (machines.Luck, wire.Weather)."""
 
     def __init__(self, seed: int, plan: Plan, now: Callable[[], float]) -> None:
         self._plan, self._now = plan, now

@@ -43,7 +43,7 @@ ENDED_HOST = (H.INSTALLED, H.ERROR, H.CANCELLED)
 
 @dataclass(frozen=True)
 class Seen:
-    """What a store showed last of a cluster or host."""
+    """The last state of a cluster or host that a store showed."""
 
     status: str
     attempt: str = ""

@@ -40,7 +40,7 @@ REAL_STEPS = (StepType.IMAGES, StepType.INSTALL, StepType.LOGS, StepType.STOP)
 
 
 class Luck(Protocol):
-    """What happens to machines beyond anybody's plan."""
+    """The luck of machines, beyond anybody's plan."""
 
     def seconds(self, what: str, usual: float) -> float:
         """Return how long something takes (s) that usually takes so long."""

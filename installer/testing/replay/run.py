@@ -60,7 +60,7 @@ class Outcome:
 
 
 class _Exceptions(logging.Handler):
-    """What the service or an agent logs with a traceback is a bug of its own."""
+    """A traceback in the log of the service or an agent: a bug of its own."""
 
     def __init__(self, broken: Callable[[str], None]) -> None:
         super().__init__(logging.ERROR)

@@ -15,7 +15,7 @@ from installer.testing.replay.turns import Workers
 
 
 class Fate(Enum):
-    """What becomes of a piece of data: it arrives; nothing arrives any more; the connection is reset."""
+    """The fate of a piece of data: it arrives; nothing arrives any more; the connection is reset."""
 
     ARRIVES = "arrives"
     LOST = "lost"

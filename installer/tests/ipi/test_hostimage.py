@@ -51,11 +51,11 @@ DISKS = [
     ],
 )
 def test_the_smallest_disk_for_which_all_hints_hold_is_chosen(tmp_path, hints, chosen):
-    given = RootDeviceHints(**hints)
-    (tmp_path / "hints.json").write_text(json.dumps(hints_fields(given)))
+    wanted = RootDeviceHints(**hints)
+    (tmp_path / "hints.json").write_text(json.dumps(hints_fields(wanted)))
     program = resources.files("installer.ipi").joinpath("data/choose-disk.jq")
     found = subprocess.run(
-        ["jq", "--raw-output", "--arg", "device", given.device_name, "--slurpfile", "hints",
+        ["jq", "--raw-output", "--arg", "device", wanted.device_name, "--slurpfile", "hints",
          str(tmp_path / "hints.json"), "--from-file", str(program)],
         input=json.dumps({"blockdevices": DISKS}), capture_output=True, text=True, check=True, timeout=10,
     )  # fmt: skip

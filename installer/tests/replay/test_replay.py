@@ -56,7 +56,7 @@ def test_seeds_differ() -> None:
     ],
 )
 def test_a_planted_bug_breaks_an_invariant(name: str) -> None:
-    """What replays are for: a line of the installer is wrong, and says so within a site whose service is restarted."""
+    """Plant the fault that replays are for: a wrong line of the installer shows within a site whose service is restarted."""
     plan = replace(draw(0), size=3, kinds=frozenset({"restart"}), settings={}, chosen={}, impatience=(), attempts=1)
     plan = replace(plan, restart_at_change=60, partitions=(), full=(), power=(), clock=(), suspend=(), restarts=())
     assert replay(1, plan).broken == ""

@@ -88,7 +88,7 @@ def test_a_tree_becomes_a_profile(tree: Path) -> None:
 
 
 def test_documents_are_recorded_and_their_state_is_the_machines(bmc: Running) -> None:
-    """What was on when it was recorded is off here, and the rest is as it was."""
+    """Machines that were on when recorded are off here, and the rest is as it was."""
     system = get(bmc, SYSTEM)
     assert (system["Model"], system["PowerState"], system["Oem"]) == ("B7", "Off", {"Acme": {"Slot": 7}})
     assert [item["@odata.id"] for item in get(bmc, "/redfish/v1/Systems")["Members"]] == [SYSTEM]

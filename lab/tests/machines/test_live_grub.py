@@ -18,7 +18,7 @@ nodes:
   - {name: master-0, role: master, memory_mib: 3072, vcpu: 2, disk_gib: 8, mac: "52:54:00:6e:65:00",
      ip: 192.168.111.80}
 """)
-pytestmark = [pytest.mark.lab, kit.needs_lab(SHAPE)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, kit.needs_lab(SHAPE)]
 #: Four boots, emulated, on a busy host.
 SECONDS = 1800
 PANICS = "Kernel panic - not syncing: VFS: Unable to mount root fs"

@@ -55,10 +55,10 @@ OVERRIDDEN = {"overrides": [{"kind": "Deployment", "name": "x", "unmanaged": Tru
 
 def test_a_release_is_let_in_with_its_version(letting_in):
     take, _ = letting_in
-    release, told = take(Update("", NEW))
+    release, condition = take(Update("", NEW))
     assert (release.update.version, release.verified, release.risks) == ("4.19.0", True, "")
     assert release.images["cluster-version-operator"] == NEW
-    assert told == ("True", "PayloadLoaded", f'Payload loaded version="4.19.0" image="{NEW}" architecture="amd64"')
+    assert condition == ("True", "PayloadLoaded", f'Payload loaded version="4.19.0" image="{NEW}" architecture="amd64"')
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_a_release_is_let_in_with_its_version(letting_in):
     ],
 )
 def test_a_release_is_refused_by_its_step(letting_in, update, spec, signed, step, text):
-    release, told = letting_in[0](update, spec, signed)
+    release, condition = letting_in[0](update, spec, signed)
     assert release is None
-    assert told[:2] == ("False", step)
-    assert text in told[2]
+    assert condition[:2] == ("False", step)
+    assert text in condition[2]
 
 
 def test_a_payload_that_cannot_be_read_is_refused(letting_in):
     take, root = letting_in
     (root / "release-manifests" / "release-metadata").write_text("{}")
-    release, told = take(Update("", NEW))
-    assert (release, told[1]) == (None, "LoadPayload")
+    release, condition = take(Update("", NEW))
+    assert (release, condition[1]) == (None, "LoadPayload")
 
 
 @pytest.mark.parametrize(("name", "refused"), [("openshift-cluster-version", True), ("openshift-extra", False)])
@@ -89,14 +89,14 @@ def test_a_payload_that_would_delete_what_its_operator_needs_is_refused(letting_
     notes = {PROFILE: "true", "release.openshift.io/delete": "true"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": notes}}
     (root / "manifests" / "0000_50_x_01.yaml").write_text(json.dumps(namespace))
-    release, told = take(Update("", NEW, force=True))
-    assert (release is None, told[1]) == (refused, "LoadPayload" if refused else "PayloadLoaded")
-    assert (f'0000_50_x_01.yaml: deletes namespace "{name}"' in told[2]) == refused
+    release, condition = take(Update("", NEW, force=True))
+    assert (release is None, condition[1]) == (refused, "LoadPayload" if refused else "PayloadLoaded")
+    assert (f'0000_50_x_01.yaml: deletes namespace "{name}"' in condition[2]) == refused
 
 
 def test_force_goes_on_and_keeps_what_was_found(letting_in):
-    release, told = letting_in[0](Update("", NEW, force=True), OVERRIDDEN, signed=False)
-    assert told[:2] == ("True", "PayloadLoaded")
+    release, condition = letting_in[0](Update("", NEW, force=True), OVERRIDDEN, signed=False)
+    assert condition[:2] == ("True", "PayloadLoaded")
     assert not release.verified
     assert "cannot be verified, but continuing anyway" in release.risks
     assert "ClusterVersionOverridesSet" in release.risks
