@@ -254,7 +254,8 @@ def first_steps(url: str, directory: Path, release: str) -> tuple[str, ...]:
         f"Listening on {url} (its CA: {ca})",
         f"To install, open {url} in a browser and paste the token in {user} (or in {watcher}, to watch only)",
         f"To ask its API from bash: curl --cacert {shlex.quote(str(ca))} -H @{header} {versions}",
-        "Next: register an infra-env and boot hosts from its image (node0 service --help)"
+        "Next: create a cluster on the page, or an infra-env by the API (node0 service --help), and boot hosts from "
+        "its image"
         if release
         else f"Next: stop it, and say which release to install: {RELEASE_OVERRIDE}=REPOSITORY@sha256:DIGEST in its "
         "environment. Without one there are no images, except for clusters of a hub, which names theirs",

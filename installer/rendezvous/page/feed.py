@@ -129,7 +129,7 @@ async def stream(service: Service, viewers: Viewers, request: web.Request) -> we
     answer = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream; charset=utf-8"})
     try:
         await answer.prepare(request)
-        await _feed(service, viewers, answer)
+        await _feed(service, viewers, request, answer)
     except (ConnectionError, TimeoutError):
         pass
     finally:
@@ -137,8 +137,8 @@ async def stream(service: Service, viewers: Viewers, request: web.Request) -> we
     return answer
 
 
-async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) -> None:
-    """Write to one viewer until the service closes. Raises ConnectionError, TimeoutError."""
+async def _feed(service: Service, viewers: Viewers, request: web.Request, answer: web.StreamResponse) -> None:
+    """Write to one viewer until it goes or the service closes. Raises ConnectionError, TimeoutError."""
     seen: dict[str, bytes] = {}
     about = {
         "boot": service.views.boot,
@@ -151,7 +151,8 @@ async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) 
     parts.append(_message("ready", {}))
     last = rows[-1][0] if rows else 0
     quiet = 0.0
-    while True:
+    # A viewer who has reloaded the page is not counted until the next heartbeat.
+    while request.transport is not None:
         if parts or quiet >= HEARTBEAT:
             for piece in joined(parts) or [b": still here\n\n"]:
                 await asyncio.wait_for(answer.write(piece), STALLED)
@@ -173,7 +174,7 @@ def _changes(messages: dict[str, bytes], seen: dict[str, bytes]) -> list[bytes]:
     parts = [message for name, message in messages.items() if seen.get(name) is not message]
     for name in seen.keys() - messages.keys():
         del seen[name]
-        parts.append(_message("gone", {"id": name.rpartition("/")[2]}))
+        parts.append(_message("gone", {"key": name.partition("/")[2]}))
     seen.update(messages)
     return parts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,11 +47,13 @@ POLICY = (
 )
 KINDS = {"js": "text/javascript", "css": "text/css", "html": "text/html"}
 DOCUMENT = "index.html"
+#: An Accept-Encoding that has gzip, and not with a weight of 0 (RFC 9110 §12.5.3).
+TAKES_GZIP = re.compile(r"(?:^|,)\s*gzip\s*(?:,|$|;\s*q=(?:1|0\.\d*[1-9]))", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class File:
-    """A file as it is sent: plain and compressed (gzip), and its ETag."""
+    """A file as it is sent: plain and compressed (gzip), and the ETag of both, which is weak as their bytes differ."""
 
     kind: str
     body: bytes
@@ -60,7 +63,7 @@ class File:
 
 def _made(name: str, body: bytes) -> File:
     kind = KINDS[name.rpartition(".")[2]]
-    return File(kind, body, gzip.compress(body, 9, mtime=0), f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+    return File(kind, body, gzip.compress(body, 9, mtime=0), f'W/"{hashlib.sha256(body).hexdigest()[:16]}"')
 
 
 def _below(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
@@ -94,7 +97,7 @@ def _answer(request: web.Request, file: File) -> web.Response:
     headers["Vary"] = "Accept-Encoding"
     if knows(request, file.etag):
         return web.Response(status=304, headers=headers)
-    packed = "gzip" in request.headers.get("Accept-Encoding", "")
+    packed = bool(TAKES_GZIP.search(request.headers.get("Accept-Encoding", "")))
     if packed:
         headers["Content-Encoding"] = "gzip"
     body = file.packed if packed else file.body

@@ -19,6 +19,8 @@ from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import hostname_of, inventory_of
 
 LONGEST = 1000
+#: Marks that turn the direction of what follows them: a name with one would change how the text around it reads.
+TURNING = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\N{REPLACEMENT CHARACTER}")
 #: Validations of a host that prevent no installation: the states' tables do not ask for them.
 WARNINGS = frozenset(HostValidation) - {
     *(*host_states.MIN_HARDWARE, *host_states.SUFFICIENT, HostValidation.MACHINE_CIDR_DEFINED),
@@ -28,8 +30,8 @@ MIB = 1024**2
 
 
 def _text(value: object) -> str:
-    """Somebody else's text, cut and without secrets."""
-    return shortened(str(value or ""), LONGEST)
+    """Somebody else's text, cut, without secrets and marks of direction."""
+    return shortened(str(value or ""), LONGEST).translate(TURNING)
 
 
 def _validations(info: Validations, warning: Set[str] = frozenset()) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ const HEADERS = { userAuth: "Authorization", watcherAuth: "Watcher-Authorization
 
 export function scheme() {
   try {
-    const part = (sessionStorage.getItem("token") || "").replace(/^Bearer /, "").split(".")[1];
+    const part = (sessionStorage.getItem("token") || "").split(".")[1];
     return JSON.parse(atob(part.replace(/-/g, "+").replace(/_/g, "/"))).auth_scheme || "";
   } catch (error) { return ""; }
 }
@@ -60,11 +60,10 @@ export async function download(path, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
-/* What ids put into a path must be. */
+/* Paths of the API, with ids escaped. */
 export const cluster = (id, rest = "") => "/clusters/" + encodeURIComponent(id) + rest;
 export const infraEnv = (id, rest = "") => "/infra-envs/" + encodeURIComponent(id) + rest;
 export const host = (item, rest = "") => infraEnv(item.infra_env_id, "/hosts/" + encodeURIComponent(item.id) + rest);
 
-/* Base64 of UTF-8, and back. */
+/* Base64 of UTF-8. */
 export const encoded = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
-export const decodedText = (text) => new TextDecoder().decode(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));

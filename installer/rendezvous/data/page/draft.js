@@ -2,16 +2,18 @@
 import { ApiError, call, get } from "./api.js";
 import { useEffect, useState } from "./vendor/preact-htm.js";
 
-const SECRET = new Set(["pull_secret", "password"]);
+/* A pull secret, or an address with a login, as a proxy's may have. */
+const secret = (name, value) => name === "pull_secret" || /:\/\/[^/\s]+@/.test(value);
 export const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
 function stored(key) {
   try { return JSON.parse(sessionStorage.getItem("draft " + key)) || null; } catch (error) { return null; }
 }
 
+const kept = (values) => Object.fromEntries(Object.entries(values).filter(([name, value]) => !secret(name, value)));
+
 /* Drafts outlive a reload, in this tab only and without secrets. */
 function store(key, draft) {
-  const kept = (values) => Object.fromEntries(Object.entries(values).filter(([name]) => !SECRET.has(name)));
   const entered = Object.keys(draft.mine).length > 0;
   if (entered) sessionStorage.setItem("draft " + key, JSON.stringify({ base: kept(draft.base), mine: kept(draft.mine) }));
   else sessionStorage.removeItem("draft " + key);
@@ -19,8 +21,7 @@ function store(key, draft) {
 
 /* A form that begins with what another one was sent with: a live host's service forgets its clusters when it restarts. */
 export function remember(key, values) {
-  const kept = Object.fromEntries(Object.entries(values).filter(([name]) => !SECRET.has(name)));
-  sessionStorage.setItem("sent " + key, JSON.stringify(kept));
+  sessionStorage.setItem("sent " + key, JSON.stringify(kept(values)));
 }
 
 export const remembers = (key) => !!sessionStorage.getItem("sent " + key);
@@ -30,7 +31,7 @@ export function restore(key) {
 }
 
 /* Pure: `mine` has the fields that were changed, `base` what each of them was when that began. */
-export function compare({ base, mine }, server) {
+function compare({ base, mine }, server) {
   const changed = {}, conflicts = {};
   for (const [name, value] of Object.entries(mine)) {
     if (same(value, server[name])) continue;
@@ -60,7 +61,7 @@ export function useDraft(key, server) {
         return next;
       });
     },
-    /* Somebody else's value is known now, and mine is to replace it. */
+    /* Accepts that mine replaces somebody else's value. */
     keepMine(name) { write({ base: { ...draft.base, [name]: server[name] }, mine: draft.mine }); },
     takeTheirs(name) {
       const mine = { ...draft.mine };
@@ -81,7 +82,7 @@ export function useDraft(key, server) {
   };
 }
 
-/* What a form is made of, as the API has it: {value, problem, reload}. `again` is anything that changes when the answer may have changed. */
+/* The API's own answer, for forms: {value, problem, status, reload}. It is fetched again when `again` changes. */
 export function useResource(path, again) {
   const [answer, setAnswer] = useState({ value: null, problem: "", path });
   const [turn, setTurn] = useState(0);
@@ -89,7 +90,7 @@ export function useResource(path, again) {
     let over = false;
     if (!path) return undefined;
     get(path).then((value) => { if (!over) setAnswer({ value, problem: "", path }); },
-      (error) => { if (!over) setAnswer((before) => ({ ...before, path, problem: error.message })); });
+      (error) => { if (!over) setAnswer((before) => ({ ...before, path, problem: error.message, status: error.status })); });
     return () => { over = true; };
   }, [path, again, turn]);
   return { ...answer, value: answer.path === path ? answer.value : null, reload: () => setTurn((count) => count + 1) };

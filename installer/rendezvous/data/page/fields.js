@@ -4,7 +4,7 @@ import { html, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js"
 
 const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value)) || "nothing";
 
-/* What belongs to a field, and the ids by which a screen reader finds it. */
+/* A field's notes, and the ids by which a screen reader finds them. */
 function aid(form, name, help) {
   const id = form.id + "-" + name;
   const problem = form.problems?.[name] || "";

@@ -1,4 +1,4 @@
-/* Files that want a token: the person is asked for it where it is missing, and told where it is not enough. */
+/* Downloads that need a token: the page asks for a missing one, and says when one is not enough. */
 import { download } from "./api.js";
 import { say } from "./store.js";
 
@@ -8,7 +8,7 @@ function needToken(name) {
   say("A token is needed to download " + name + ".");
 }
 
-/* A file that wants a token, and which. */
+/* Downloads a file, or asks for the token that it needs. */
 export function fetchFile(path, name) {
   say("");
   if (!sessionStorage.getItem("token")) { needToken(name); return; }

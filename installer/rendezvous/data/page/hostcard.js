@@ -18,7 +18,7 @@ export function size(bytes) {
 
 export const Status = ({ value, info }) => html`<span class=${"status " + kind(value)}>${value}</span>${info ? ": " + info : ""}`;
 
-/* What is in it is made when it is opened: a hundred hosts have thousands of validations. */
+/* The content is made when it is opened: a hundred hosts have thousands of validations. */
 export function Details({ summary, children, open = false }) {
   const [opened, setOpened] = useState(open);
   return html`<details open=${open} onToggle=${(event) => setOpened(event.currentTarget.open)}>
@@ -59,7 +59,7 @@ function Stages({ item }) {
   if (!item.stage) return null;
   const at = item.stages.indexOf(item.stage);
   const since = item.stage_since ? " (since " + new Date(item.stage_since).toLocaleTimeString() + ")" : "";
-  return html`<progress max="100" value=${item.percentage} aria-labelledby=${"host-" + item.id}></progress>
+  return html`<progress max="100" value=${item.percentage} aria-labelledby=${"host-" + item.key}></progress>
     <ol class="stages">${item.stages.map((stage, index) => (index === at
       ? html`<li key=${stage} aria-current="step">${stage}${since}${item.stage_info ? ": " + item.stage_info : ""}${
         item.stage_timed_out ? " (takes longer than it should)" : ""}</li>`
@@ -67,12 +67,12 @@ function Stages({ item }) {
 }
 
 function Expected({ item }) {
-  return html`<article class="expected" aria-labelledby=${"host-" + item.id}><h3 id=${"host-" + item.id}>${item.name || "Host " + item.id}</h3>
+  return html`<article class="expected" aria-labelledby=${"host-" + item.key}><h3 id=${"host-" + item.key}>${item.name || "Host " + item.id}</h3>
     <p><span class="status">expected</span>: has never been seen here</p><p>MAC address ${item.macs.join(", ")}</p>
     ${item.hint && html`<p class="warn">${item.hint}</p>`}</article>`;
 }
 
-export class HostCard extends Component {
+class HostCard extends Component {
   /* Drawn again only when the service has said something about this host. */
   shouldComponentUpdate(next) { return next.item !== this.props.item || next.actions !== this.props.actions || next.step !== this.props.step; }
 
@@ -80,8 +80,8 @@ export class HostCard extends Component {
     if (item.expected) return html`<li><${Expected} item=${item} /></li>`;
     const wrong = failing(item.validations);
     const logs = () => fetchFile(`/clusters/${item.cluster_id}/logs?logs_type=host&host_id=${item.id}`, "host_" + item.id + ".tar.gz");
-    return html`<li><article aria-labelledby=${"host-" + item.id}>
-      <h3 id=${"host-" + item.id}>${item.name}</h3>
+    return html`<li><article aria-labelledby=${"host-" + item.key}>
+      <h3 id=${"host-" + item.key}>${item.name}</h3>
       <p class="soft">${item.role}${item.bootstrap ? ", bootstrap" : ""}</p>
       <p><${Status} value=${item.status} info=${item.status_info} /></p>
       <${Stages} item=${item} />
@@ -96,5 +96,5 @@ export class HostCard extends Component {
 }
 
 export function HostList({ items, actions, step, label }) {
-  return html`<ul id="hosts" aria-label=${label}>${items.map((item) => html`<${HostCard} key=${item.id} item=${item} actions=${actions} step=${step} />`)}</ul>`;
+  return html`<ul id="hosts" aria-label=${label}>${items.map((item) => html`<${HostCard} key=${item.key} item=${item} actions=${actions} step=${step} />`)}</ul>`;
 }

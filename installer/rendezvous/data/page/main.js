@@ -1,6 +1,6 @@
 /* The page: its addresses, the overview of all clusters, and the steps of one. */
-import { mayChange, scheme } from "./api.js";
-import { remembers, restore } from "./draft.js";
+import { cluster as at, mayChange, scheme } from "./api.js";
+import { remembers, restore, useResource } from "./draft.js";
 import { counted, Details as Fold, failing, HostList, Status, Verdict } from "./hostcard.js";
 import { TITLES } from "./remedies.js";
 import { Details, NewCluster } from "./steps/details.js";
@@ -10,7 +10,7 @@ import { Manifests } from "./steps/manifests.js";
 import { Networking } from "./steps/networking.js";
 import { Actions, Bar, EDITABLE, Files, Progress } from "./steps/progress.js";
 import { Review } from "./steps/review.js";
-import { connect, hostsOf, imageOf, say, useStore } from "./store.js";
+import { connect, forget, hostsOf, imageOf, say, useStore } from "./store.js";
 import { html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
 
 const PAGES = { details: Details, image: DiscoveryImage, hosts: Hosts, networking: Networking, manifests: Manifests, review: Review,
@@ -21,7 +21,7 @@ const $ = (id) => document.getElementById(id);
 function Events({ events }) {
   const [serious, setSerious] = useState(false);
   const frame = useRef(null), atEnd = useRef(true);
-  /* Who reads the newest goes on reading the newest; who has scrolled back stays there. */
+  /* The log stays at its end, unless the reader has scrolled back. */
   useLayoutEffect(() => { if (atEnd.current) frame.current.scrollTop = frame.current.scrollHeight; }, [events, serious]);
   const look = ({ currentTarget: log }) => { atEnd.current = log.scrollTop + log.clientHeight > log.scrollHeight - 40; };
   return html`<section aria-labelledby="events-title"><h2 id="events-title">Events</h2>
@@ -35,7 +35,7 @@ function Events({ events }) {
       ${event.severity !== "info" && html`<span class=${"status " + (event.severity === "warning" ? "warn" : "bad")}>${event.severity}: </span>`}${event.message}</li>`)}</ul></div></section>`;
 }
 
-function ClusterCard({ shown, go }) {
+function ClusterCard({ shown }) {
   const label = "cluster-" + shown.id, step = "#/clusters/" + shown.id, wrong = failing(shown.validations);
   const about = [shown.version, shown.platform, shown.control_plane_count + " control plane",
     shown.api_vips.length ? "API " + shown.api_vips.join(", ") : "", shown.ingress_vips.length ? "ingress " + shown.ingress_vips.join(", ") : ""];
@@ -51,23 +51,26 @@ function ClusterCard({ shown, go }) {
       EDITABLE.includes(shown.status) ? "Configure and install " : "Follow "}${shown.name}</a></p>`}</article>`;
 }
 
-function Overview({ state, go }) {
+function Overview({ state }) {
   const hosts = [...state.hosts.values()].sort((a, b) => a.rank - b.rank);
   return html`<section id="clusters" aria-label="Clusters">
-      ${[...state.clusters.values()].map((shown) => html`<${ClusterCard} key=${shown.id} shown=${shown} go=${go} />`)}</section>
+      ${[...state.clusters.values()].map((shown) => html`<${ClusterCard} key=${shown.id} shown=${shown} />`)}</section>
     ${mayChange() && html`<p><a class="create" href="#/new">Create a cluster</a></p>`}
     <section aria-labelledby="hosts-title"><h2 id="hosts-title">Hosts</h2>
-      ${!hosts.length && html`<p id="no-hosts" class="soft">No host has registered yet.</p>`}
+      ${state.ready && !hosts.length && html`<p id="no-hosts" class="soft">No host has registered yet.</p>`}
       <${HostList} items=${hosts} label="Hosts" /></section>
     <${Events} events=${state.events} />`;
 }
 
 function Cluster({ state, id, name, go }) {
   const shown = state.clusters.get(id);
+  /* The stream may be a second behind the API, by which this page has just registered it. */
+  const { problem, status } = useResource(!shown && state.ready && mayChange() ? at(id) : null, state.connected);
+  if (!shown && (!state.ready || (mayChange() && status !== 404))) return html`<p class="soft">${problem || "Loading…"}</p>`;
   if (!shown) {
-    return state.ready ? html`<p role="status">There is no such cluster any more.</p>
+    return html`<p role="status">There is no such cluster any more.</p>
       ${mayChange() && remembers("new cluster") && html`<button type="button" onClick=${() => { restore("new cluster"); go("#/new"); }}>
-        Create it again with what was entered</button>`}` : null;
+        Create it again with what was entered</button>`}`;
   }
   const step = "#/clusters/" + id, locked = !EDITABLE.includes(shown.status);
   const [, title, Step] = STEPS.find(([key]) => key === name) || STEPS[0];
@@ -102,30 +105,30 @@ function App() {
   }, []);
   $("rights").textContent = mayChange() ? "With the user's token this page changes what it shows, by the service's API."
     : "Without the user's token this page only shows. It changes nothing.";
-  /* Who has followed a link goes on reading where it leads. */
+  /* After a link was followed, the focus is on the heading it leads to. */
   const first = useRef(true);
   useLayoutEffect(() => {
     if (!first.current) $("step-title")?.focus();
     first.current = false;
   }, [hash]);
-  /* For who measures: everything is drawn and can be used. */
+  /* For measurements: everything is drawn and can be used. */
   const { ready } = state;
   useEffect(() => { if (ready) performance.mark("interactive"); }, [ready]);
   const [, where, id, name] = hash.split("/");
   const home = where ? html`<p><a href="#/">All clusters</a></p>` : null;
   if (where === "new") return html`${home}<${NewCluster} go=${go} />`;
   if (where === "clusters") return html`${home}<${Cluster} state=${state} id=${id} name=${name || "details"} go=${go} />`;
-  return html`<${Overview} state=${state} go=${go} />`;
+  return html`<${Overview} state=${state} />`;
 }
 
 $("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
-  sessionStorage.setItem("token", $("token").value.trim());
+  sessionStorage.setItem("token", $("token").value.trim().replace(/^Bearer /, ""));
   $("token").value = "";
   say("");
   connect();
 });
-$("forget").addEventListener("click", () => { sessionStorage.removeItem("token"); connect(); });
+$("forget").addEventListener("click", () => { sessionStorage.removeItem("token"); forget(); connect(); });
 if (scheme() === "") $("token-form").hidden = false;
 render(html`<${App} />`, $("main"));
 connect();

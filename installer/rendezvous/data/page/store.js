@@ -1,4 +1,4 @@
-/* What the service says is so: kept here as its stream tells it, and nowhere else. */
+/* The state of the service, as its stream reports it. */
 import { headers, mayChange } from "./api.js";
 import { useLayoutEffect, useState } from "./vendor/preact-htm.js";
 
@@ -51,7 +51,7 @@ function showTitle() {
 
 export function say(problem) { setText($("problem"), problem); }
 
-/* What is shown without a connection is old: the page says so, and since when. */
+/* Without a connection, the page says since when what it shows is out of date. */
 function connected() {
   since = "";
   state.connected = true;
@@ -71,8 +71,15 @@ function notConnected(why) {
   showTitle();
 }
 
+/* A machine that was booted from two images is a host of two infra-envs, with one id. */
+const keyOf = (item) => (item.infra_env_id ? item.infra_env_id + "/" : "") + item.id;
+
 function keep(map) {
-  return (item) => { seen.add(item.id); map.set(item.id, item); };
+  return (item) => {
+    const key = keyOf(item);
+    seen.add(key);
+    map.set(key, { ...item, key });
+  };
 }
 
 const TAKE = {
@@ -81,7 +88,7 @@ const TAKE = {
   host: keep(state.hosts),
   expected: (item) => keep(state.hosts)({ ...item, expected: true }),
   infra_env: keep(state.infraEnvs),
-  gone: ({ id }) => [state.clusters, state.hosts, state.infraEnvs].forEach((map) => map.delete(id)),
+  gone: ({ key }) => [state.clusters, state.hosts, state.infraEnvs].forEach((map) => map.delete(key)),
   event: (item) => {
     /* A store made anew counts from the start: its events are told apart by their time. */
     const key = item.number + " " + item.time;
@@ -91,7 +98,7 @@ const TAKE = {
   },
   ready: () => {
     for (const map of [state.clusters, state.hosts, state.infraEnvs]) {
-      for (const id of [...map.keys()]) if (!seen.has(id)) map.delete(id);
+      for (const key of [...map.keys()]) if (!seen.has(key)) map.delete(key);
     }
     state.ready = true;
     attempt = 0;
@@ -137,6 +144,13 @@ async function listen(own) {
       changed();
     }
   } finally { clearTimeout(timer); }
+}
+
+/* Drops what a token was needed to see. */
+export function forget() {
+  [state.clusters, state.hosts, state.infraEnvs, numbers].forEach((known) => known.clear());
+  state.events = [];
+  state.ready = false;
 }
 
 /* Follows the stream until another call does; without an answer it tries again, ever more slowly. */

@@ -5,6 +5,7 @@ import { Area, Buttons, Check, Select, Text, problemsIn, useSaving } from "../fi
 import { besideFields } from "../remedies.js";
 import { hostsOf, state } from "../store.js";
 import { html, useRef } from "../vendor/preact-htm.js";
+import { register as registerImage } from "./image.js";
 
 const NAMES = ["name", "base_dns_domain", "openshift_version", "cpu_architecture", "control_plane_count", "platform",
   "pull_secret", "ssh_public_key", "http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "mirrors",
@@ -19,7 +20,7 @@ const NEW = { control_plane_count: "3", platform: "baremetal", infra_env: "", im
 /* A line for each: source = mirror mirror… (imageDigestSources of an install-config). */
 const mirrorsText = (sources) => (sources || []).map(({ source, mirrors }) => source + " = " + (mirrors || []).join(" ")).join("\n");
 
-export function mirrorsOf(text) {
+function mirrorsOf(text) {
   return (text || "").split("\n").filter((line) => line.trim()).map((line) => {
     const [source, mirrors] = line.split("=").map((part) => part.trim());
     if (!source || !mirrors) throw new Error("mirrors: " + line.trim() + ": must be SOURCE = MIRROR");
@@ -49,29 +50,19 @@ function body(values) {
   return made;
 }
 
-/* Registers both, or neither. Returns the cluster's id. */
+/* Registers both, or neither; if the service goes away meanwhile, the error says what is left. Returns the cluster's id. */
 async function register(values) {
   const sources = mirrorsOf(values.mirrors);
-  const settings = {
-    ssh_authorized_key: values.ssh_public_key || "", additional_ntp_sources: values.additional_ntp_source || "",
-    additional_trust_bundle: values.additional_trust_bundle || "",
-    proxy: { http_proxy: values.http_proxy || "", https_proxy: values.https_proxy || "", no_proxy: values.no_proxy || "" },
-  };
   const made = await call("POST", "/clusters", { ...body(values), openshift_version: values.openshift_version,
     cpu_architecture: values.cpu_architecture });
   try {
     if (sources.length) await call("PATCH", at(made.id, "/install-config"), JSON.stringify({ imageDigestSources: sources }));
     if (!values.infra_env) {
-      await call("POST", "/infra-envs", {
-        name: made.name, cluster_id: made.id, pull_secret: values.pull_secret.trim(),
-        cpu_architecture: values.cpu_architecture, openshift_version: values.openshift_version,
-        image_type: values.image_type, ...settings,
-      });
+      await registerImage(made, values);
     } else {
       /* Of its own settings only the certificates count for a cluster. */
-      if (settings.additional_trust_bundle) {
-        await call("PATCH", infraEnv(values.infra_env), { additional_trust_bundle: settings.additional_trust_bundle });
-      }
+      const { additional_trust_bundle } = values;
+      if (additional_trust_bundle) await call("PATCH", infraEnv(values.infra_env), { additional_trust_bundle });
       for (const item of state.hosts.values()) {
         if (item.infra_env_id === values.infra_env && !item.cluster_id) {
           await call("POST", `/infra-envs/${item.infra_env_id}/hosts/${item.id}/actions/bind`, { cluster_id: made.id });
@@ -79,7 +70,9 @@ async function register(values) {
       }
     }
   } catch (error) {
-    await call("DELETE", at(made.id));
+    await call("DELETE", at(made.id)).catch(() => {
+      throw new Error(`${made.name} is registered, but the service went away before the rest was: open that cluster to go on, or remove it there.`);
+    });
     throw error;
   }
   return made.id;

@@ -26,11 +26,11 @@ function body(changed) {
 
 function HostForm({ item }) {
   const { value, problem, reload } = useResource(at(item), item);
-  const draft = useDraft("host " + item.id, value ? read(value) : {});
+  const draft = useDraft("host " + item.key, value ? read(value) : {});
   const saving = useSaving();
   const disks = useRef([]);
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
-  const form = { id: "edit-" + item.id, draft, problems: besideFields("hosts", item.validations) };
+  const form = { id: "edit-" + item.key, draft, problems: besideFields("hosts", item.validations) };
   /* A host that has been bound sends its inventory again: until then its disks are as they were. */
   const found = JSON.parse(value.inventory || "{}").disks;
   if (found) disks.current = found;
@@ -71,7 +71,7 @@ function Unbound({ id }) {
     for (const item of chosen) await call("POST", at(item, "/actions/bind"), { cluster_id: id });
   });
   return html`<h3>Hosts in no cluster</h3><${Outcome} saving=${saving} />
-    <ul>${items.map((item) => html`<li key=${item.id} class="row">${item.name}, ${item.status}
+    <ul>${items.map((item) => html`<li key=${item.key} class="row">${item.name}, ${item.status}
       <button type="button" disabled=${saving.busy} onClick=${() => bind([item])}>Add ${item.name} to this cluster</button></li>`)}</ul>
     ${items.length > 1 && html`<button type="button" disabled=${saving.busy} onClick=${() => bind(items)}>Add all ${items.length} to this cluster</button>`}`;
 }

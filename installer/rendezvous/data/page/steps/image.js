@@ -1,5 +1,5 @@
 /* The discovery image: an infra-env's settings, its static networks, and the download. */
-import { call, infraEnv as at } from "../api.js";
+import { call, cluster, infraEnv as at } from "../api.js";
 import { patch, useDraft, useResource } from "../draft.js";
 import { Area, Buttons, Outcome, Select, Text, problemsIn, useSaving } from "../fields.js";
 import { besideFields } from "../remedies.js";
@@ -22,6 +22,7 @@ function read(item) {
     image_type: item.type,
     static_network_config: readStatic(item.static_network_config),
     kernel_arguments: kernel(item).filter(appends).map((row) => row.value).join(" "),
+    /* Which the form has no field for, and sends back as they are. */
     kernel_others: kernel(item).filter((row) => !appends(row)),
     pull_secret: "",
   };
@@ -40,11 +41,37 @@ function body(changed, all) {
   return made;
 }
 
+/* Registers the infra-env of a cluster; `item` is the cluster as the API shows it, `values` has what that hides. */
+export const register = (item, values) => call("POST", "/infra-envs", {
+  name: item.name, cluster_id: item.id, pull_secret: values.pull_secret.trim(), image_type: values.image_type,
+  cpu_architecture: item.cpu_architecture, openshift_version: item.openshift_version,
+  ssh_authorized_key: item.ssh_public_key || "", additional_ntp_sources: item.additional_ntp_source || "",
+  additional_trust_bundle: values.additional_trust_bundle || "",
+  proxy: Object.fromEntries(PROXY.map((name) => [name, item[name] || ""])),
+});
+
+function NewImage({ id }) {
+  const draft = useDraft("new image " + id, { pull_secret: "", image_type: "full-iso" });
+  const saving = useSaving();
+  const form = { id: "new-image", draft, isNew: true };
+  const submit = (event) => {
+    event.preventDefault();
+    saving.run(async () => {
+      await register(await call("GET", cluster(id)), draft.values);
+      draft.clear();
+    });
+  };
+  return html`<p>This cluster has no discovery image of its own. Its hosts come from another infra-env (add them at the step Hosts), or
+    from an image that you make here.</p><form onSubmit=${submit} novalidate aria-label="Make a discovery image">
+    <${Area} form=${form} name="pull_secret" label="Pull secret" rows=${3} help="JSON with logins to registries." />
+    <${Buttons} form=${form} saving=${saving} label="Make a discovery image" /></form>`;
+}
+
 export function DiscoveryImage({ id, infraEnv }) {
   const { value, problem, reload } = useResource(infraEnv && at(infraEnv.id), infraEnv);
   const draft = useDraft("image " + infraEnv?.id, value ? read(value) : {});
   const saving = useSaving(), making = useSaving();
-  if (!infraEnv) return html`<p>This cluster has no infra-env: add hosts of another one under Hosts.</p>`;
+  if (!infraEnv) return html`<${NewImage} id=${id} />`;
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const said = problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES);
   const form = { id: "image", draft, problems: besideFields("image", hostsOf(id).flatMap((item) => item.validations), said) };

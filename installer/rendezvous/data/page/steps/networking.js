@@ -38,7 +38,7 @@ function body(changed) {
 }
 
 /* The IPv4 networks that NICs of the hosts are in. */
-export function networksOf(hosts) {
+function networksOf(hosts) {
   const found = new Map();
   for (const item of hosts) {
     for (const address of (item.hardware?.nics || []).flatMap((nic) => nic.addresses)) {
@@ -60,7 +60,9 @@ export function Networking({ id, shown, locked }) {
   if (!value) return html`<p class="soft">${problem || "Loading…"}</p>`;
   const everybody = [...shown.validations, ...hostsOf(id).flatMap((item) => item.validations)];
   const problems = besideFields("networking", everybody, problemsIn(saving.outcome.kind === "bad" ? saving.outcome.text : "", NAMES));
-  const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking" && !remedyOf(item.id).field);
+  /* Those that are about a field are beside it. */
+  const wrong = failing(shown.validations).filter((item) => item.status !== "pending" && remedyOf(item.id)?.step === "networking"
+    && !remedyOf(item.id).field);
   const form = { id: "networking", draft, locked, problems };
   const submit = (event) => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 /* An installation's progress, its end, and what can be done instead: cancel, reset, remove. */
 import { call, cluster as at, get, infraEnv as ofInfraEnv, mayChange } from "../api.js";
 import { Asking, Outcome, useSaving } from "../fields.js";
-import { counted, Details, failing, HostList, Status, Verdict } from "../hostcard.js";
+import { counted, Details, failing, HostList, Verdict } from "../hostcard.js";
 import { fetchFile } from "../files.js";
 import { hostsOf, infraEnvOf } from "../store.js";
 import { html, useState } from "../vendor/preact-htm.js";
@@ -24,7 +24,8 @@ export function Files({ shown }) {
 function Console({ shown }) {
   const [login, setLogin] = useState(null);
   const saving = useSaving();
-  if (shown.status !== "installed") return null;
+  /* As soon as there is one: a rendezvous host that becomes a node itself is gone before the cluster is installed. */
+  if (!shown.kubeconfig) return null;
   return html`<h3>Console</h3><${Outcome} saving=${saving} />
     ${login ? html`<dl><dt>Address</dt><dd><a href=${login.console_url} rel="noreferrer">${login.console_url}</a></dd><dt>User</dt><dd>${login.username}</dd>
       <dt>Password</dt><dd><code>${login.password}</code></dd></dl>`
@@ -43,7 +44,8 @@ export function Actions({ shown, go }) {
     ${(running || ["cancelled", "error"].includes(shown.status)) && html`<${Asking} label="Reset the cluster" yes="Yes, begin anew" busy=${saving.busy}
       question=${`Begin anew with ${shown.name}? ${again}; all settings stay.`} work=${action("reset", "Reset.")} />`}
     ${!running && html`<${Asking} label="Remove the cluster from this service" yes="Yes, remove it" busy=${saving.busy}
-      question=${`Remove ${shown.name}, its discovery image and its hosts from this service?`}
+      question=${infraEnvOf(shown.id) ? `Remove ${shown.name}, its discovery image and its hosts from this service?`
+        : `Remove ${shown.name} from this service? Its hosts can be added to another cluster.`}
       work=${() => saving.run(async () => {
         const own = infraEnvOf(shown.id);
         await call("DELETE", at(shown.id));
@@ -54,8 +56,7 @@ export function Actions({ shown, go }) {
 
 export function Progress({ id, shown, step, go }) {
   const wrong = failing(shown.validations);
-  return html`<p role="status"><${Status} value=${shown.status} info=${shown.status_info} /></p>
-    <${Bar} shown=${shown} />
+  return html`<${Bar} shown=${shown} />
     ${shown.status === "installed" && html`<p class="notice good">The cluster is installed.</p>`}
     <${Files} shown=${shown} /><${Console} shown=${shown} />
     <${Actions} shown=${shown} go=${go} />

@@ -35,7 +35,7 @@ export function Review({ id, shown, step, go }) {
     ["Control plane", `${shown.control_plane_count} wanted, ${roles.master} there`], ["Workers", String(roles.worker)],
     ["API", shown.api_vips.join(", ")], ["Ingress", shown.ingress_vips.join(", ")]];
   return html`<dl>${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
-    <h3>Hosts</h3><ul>${hosts.map((host) => html`<li key=${host.id}>${host.name}: ${host.role}, ${host.status}${
+    <h3>Hosts</h3><ul>${hosts.map((host) => html`<li key=${host.key}>${host.name}: ${host.role}, ${host.status}${
       host.hardware ? ", " + (host.hardware.disks.filter((disk) => disk.chosen).map((disk) => disk.path)[0] || "no disk chosen") : ""}</li>`)}</ul>
     <h3>Validations</h3>
     ${!wrong.length && html`<p class="notice good">All validations hold.</p>`}

@@ -13,7 +13,7 @@ const family = (address) => (address.includes(":") ? "ipv6" : "ipv4");
 const list = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /* The NMState document of the form's fields: one NIC, a VLAN on it or none, addresses of one or both families. */
-export function documentOf(fields) {
+function documentOf(fields) {
   const name = fields.vlan ? fields.nic + "." + fields.vlan : fields.nic;
   const addresses = list(fields.address), lines = ["interfaces:"];
   if (fields.vlan) lines.push("- name: " + fields.nic, "  type: ethernet", "  state: up");
@@ -38,8 +38,8 @@ export function documentOf(fields) {
   return lines.join("\n") + "\n";
 }
 
-/* What the form cannot make a document of; empty when it can. */
-export function problemOf(fields) {
+/* Why the form's fields make no document; empty when they do. */
+function problemOf(fields) {
   if (!/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/i.test(fields.mac)) return "MAC address: six pairs of hexadecimal digits with colons";
   if (!/^[^\s/:]{1,15}$/.test(fields.nic)) return "NIC: a name of at most 15 characters";
   if (fields.vlan && !(/^\d+$/.test(fields.vlan) && fields.vlan >= 1 && fields.vlan <= 4094)) return "VLAN: 1 to 4094";
