@@ -246,7 +246,7 @@ def test_a_releases_version_follows_everything_in_it(monkeypatch, tmp_path):
     first = version()
     assert version() == first
     assert version(digests={"cli": "sha256:2"}) != first
-    digests = {"machine-os-images": "sha256:1"}
+    digests = {"rhel-coreos": "sha256:1"}
     assert version("1", digests) != version("2", digests)
     assert version(base="4.19.0").removeprefix("4.19.0") == first.removeprefix("4.18.0")
     monkeypatch.setattr(payload, "release_metadata", lambda _version: {"kind": "other"})
