@@ -1,7 +1,7 @@
 """Revisions of the control plane's static pods: numbered, onto a node after the other, and back by themselves
 (docs/certificates.md; OpenShift's library-go staticpod, kubeadm's phases/upgrade/staticpods.go).
 
-Manifests, images, files that are read at a start alone, etcd's voting members, which the API servers ask, and
+Manifests, images, files that are read at a start alone, the members of etcd that the API servers ask, and
 `spec.forceRedeploymentReason` make up the wanted content.
 When its hash differs from that of the latest revision, there is a new one. A node gets it by an installer pod, which
 takes it back when it does not answer in time; the next node follows when the pods of the one before have the new
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from installer.common.formats import yamltext
@@ -75,6 +75,11 @@ def is_revision(obj: Object) -> bool:
 def at_start(files: Mapping[str, str]) -> dict[str, str]:
     """Return those of the files that make a revision."""
     return {path: text for path, text in files.items() if path in READ_AT_START}
+
+
+def suffice(servers: Collection[str], members: int) -> bool:
+    """Return whether an API server that asks these of so many members has an answer while most of them answer."""
+    return len(servers) > (members - 1) // 2
 
 
 def digest(wanted: Wanted, files: Mapping[str, str], reason: str, servers: Sequence[str] = ()) -> str:
@@ -151,7 +156,7 @@ class Revisions:
         self._kube = kube
         self._wanted = wanted
         self._latest: Object | None = None
-        self._inputs: tuple[dict[str, str], str, list[str]] | None = None
+        self._inputs: tuple[dict[str, str], str, Sequence[str]] | None = None
         self._digest = ""
         self._states: dict[str, NodeState] = {}
 
@@ -189,12 +194,14 @@ class Revisions:
         files = files_of(stored)
         endpoints = self._kube.get("v1", "ConfigMap", ENDPOINTS, NAMESPACE) or {}
         servers = sorted((endpoints.get("data") or {}).values())
-        inputs = (at_start(files), reason, servers)
-        if inputs != self._inputs:  # which takes 20 ms to find
-            self._inputs, self._digest = inputs, digest(self._wanted, files, reason, servers)
-        wanted = self._digest
-        if self._latest is not None and self._latest["data"]["hash"] == wanted:
+        latest = self._latest["data"] if self._latest else {}
+        asked = [ip for ip in latest.get(SERVERS, "").split(",") if ip]
+        if not set(asked) <= set(servers) or not suffice(asked, len(servers)):
+            asked = servers
+        # A longer list alone is worth no restart: it comes with the next revision.
+        if latest.get("hash") == self._hash(files, reason, asked):
             return
+        wanted = self._hash(files, reason, servers)
         number = self.latest + 1
         content = {"revision": str(number), "hash": wanted, "reason": reason, SERVERS: ",".join(servers)}
         status = config_map(NAMESPACE, f"{STATUS}{number}", content)
@@ -208,6 +215,13 @@ class Revisions:
         for old in statuses[: max(len(statuses) + 1 - KEPT, 0)]:
             if (forgotten := int(old["data"]["revision"])) not in at_work:
                 self._forget(forgotten)
+
+    def _hash(self, files: Mapping[str, str], reason: str, servers: Sequence[str]) -> str:
+        """Return a revision's hash, which takes 20 ms to find; the last is kept."""
+        inputs = (at_start(files), reason, servers)
+        if inputs != self._inputs:
+            self._inputs, self._digest = inputs, digest(self._wanted, files, reason, servers)
+        return self._digest
 
     def _forget(self, number: int) -> None:
         """Remove the objects of an old revision; installer pods stay as long as they are a node's only ones."""

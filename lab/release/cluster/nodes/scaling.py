@@ -7,8 +7,8 @@ stage. As soon as the new member is level with the leader it votes. When the boo
 other members vote, the bootstrap host's member is removed. An arbiter gets a member of etcd and nothing else;
 workers get no static pod.
 
-All API servers ask all members that vote: when nobody is on the way any more, the list goes into a revision. A learner
-refuses their requests, so a member joins at an address only when no API server asks there.
+API servers ask so many members that vote that one answers as long as etcd has its quorum; a revision gives them all of
+the list. A learner refuses their requests, so a member joins at an address only when no API server asks there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lab.release.cluster.kube.resources import config_map
 from lab.release.cluster.nodes import departures, fencing
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
 from lab.release.cluster.nodes.probes.view import View, address, addresses
-from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted
+from lab.release.cluster.nodes.revisions import ENDPOINTS, OPERATOR, Revisions, Wanted, suffice
 from lab.release.cluster.pki import store
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
@@ -220,14 +220,15 @@ class Scaling:
 
     def _list(self, members: list[Member], *, calm: bool, missing: int) -> None:
         """Keep etcd-endpoints, by which API servers know the members: one that has gone leaves at once, and those that
-        have come are added when all vote, so that they make one revision; the first list has all that an installation
-        waits for. Where pacemaker runs etcd, each API server asks its own node's alone: the other may be a learner at
-        any time."""
+        have come are added when all vote. The first list has enough for all members that an installation waits for, so
+        that its revision rolls out while the bootstrap host starts anew. Where pacemaker runs etcd, each API server
+        asks its own node's alone: the other may be a learner at any time."""
         stored = self._kube.get("v1", "ConfigMap", ENDPOINTS, NAMESPACE)
         if stored is None or self._fencing is not None:
             return
         before, found = stored.get("data") or {}, voters(members)
-        calm = calm and len(found) == len(members) and bool(before or not missing)
+        enough = before or suffice(found.values(), len(found) + missing)
+        calm = calm and len(found) == len(members) and bool(enough)
         listed = found if calm else {key: ip for key, ip in before.items() if key in found}
         if listed != before:
             self._kube.replace({**stored, "apiVersion": "v1", "kind": "ConfigMap", "data": listed})

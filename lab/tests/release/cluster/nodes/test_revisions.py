@@ -136,6 +136,23 @@ def test_api_servers_follow_the_members_of_etcd_by_a_revision():
     assert world.operator.asking(seen, "192.0.2.2") == ["m1"], "a node that is lost holds up no other"
 
 
+def test_a_member_more_restarts_no_api_server_that_asks_enough():
+    world = World()
+    endpoints = world.api.get("", "ConfigMap", revisions.ENDPOINTS, installerpod.NAMESPACE)
+    endpoints["data"] = {f"{n}": f"192.0.2.{n}" for n in range(2)}
+    for name in ("m0", "m1", "m2"):
+        world.step()
+        world.end(name, 2)
+        world.start(name, 2)
+    endpoints["data"] |= {"2": "192.0.2.2"}
+    assert not world.step()
+    world.force("because")
+    assert world.step(), "the next revision takes the longer list along"
+    stored = world.api.get("", "ConfigMap", "static-pods-m0-3", installerpod.NAMESPACE)["data"]
+    assert "192.0.2.2:2379" in stored["1-kube-apiserver_kube-apiserver.yaml"]
+    assert not revisions.suffice(["192.0.2.0", "192.0.2.1"], 5)
+
+
 def test_a_revision_that_was_taken_back_stops_there_and_the_next_one_goes_on():
     world = World()
     world.force("bad")
