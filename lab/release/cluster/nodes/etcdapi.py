@@ -28,6 +28,11 @@ class Member:
         """Started, and not a learner."""
         return bool(self.name) and not self.learner
 
+    @property
+    def client_urls(self) -> tuple[str, ...]:
+        """URLs for clients: in a cluster's members always at port 2379 of the peers' addresses."""
+        return tuple(url.replace(":2380", ":2379") for url in self.peer_urls)
+
 
 class Etcd:
     """A client of the first of ``endpoints`` (https://host:port) that answers."""
@@ -81,11 +86,9 @@ class Etcd:
 
     def answers(self, member: Member) -> bool:
         """Return whether a member says within HEALTH_SECONDS that it is healthy."""
-        for url in member.peer_urls:
+        for url in member.client_urls:
             try:
-                answer = self._session.get(
-                    f"{url.replace(':2380', ':2379')}/health", timeout=HEALTH_SECONDS, allow_redirects=False
-                )
+                answer = self._session.get(f"{url}/health", timeout=HEALTH_SECONDS, allow_redirects=False)
                 return answer.status_code == 200 and answer.json().get("health") == "true"
             except (requests.RequestException, ValueError, OSError):
                 continue

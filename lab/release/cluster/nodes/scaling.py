@@ -117,7 +117,7 @@ def leave(etcd: Etcd, seconds: float = LEAVE_SECONDS, pause: Callable[[float], N
             if bootstrap_member is None or not others:
                 return
             # A member that has been removed does not answer any more: the other says whether it has.
-            etcd.endpoints = (*own, *(url.replace(":2380", ":2379") for url in others[0].peer_urls))
+            etcd.endpoints = (*own, *others[0].client_urls)
             etcd.lead(others[0])
             etcd.remove(bootstrap_member)
             log.info("etcd member %s is removed, %s is alone", BOOTSTRAP_MEMBER, others[0].name)
@@ -279,6 +279,14 @@ class Scaling:
         progress = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
         if ((progress or {}).get("data") or {}).get("status") != "complete":
             return members
+        own, etcd.endpoints = etcd.endpoints, bootstrap.client_urls
+        try:
+            # Without a leader, the others would fail all requests until they elect one, up to 15 s later.
+            etcd.lead(next(m for m in members if m.votes and m is not bootstrap))
+        except EtcdError as error:
+            log.info("etcd member %s does not hand over the lead: %s", BOOTSTRAP_MEMBER, error.seen)
+        finally:
+            etcd.endpoints = own
         etcd.remove(bootstrap)
         log.info("etcd member %s is removed", BOOTSTRAP_MEMBER)
         return etcd.members()

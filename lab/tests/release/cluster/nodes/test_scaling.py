@@ -156,7 +156,7 @@ def test_of_two_members_the_bootstrap_hosts_takes_itself_out(world):
     until(lambda: tried(lambda: left.add_learner(staticpods.peer_url(ips[2]))))
 
 
-def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(world):
+def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(world, monkeypatch):
     operator, api, members, ips = world
     etcd = operator.etcd(None)
 
@@ -207,7 +207,15 @@ def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(wor
     assert len(api.pods()) == 2
     complete = {"kind": "ConfigMap", "metadata": {"name": "bootstrap", "namespace": "kube-system"}}
     api.create({**complete, "data": {"status": "complete"}})
+    leaders, remove = [], Etcd.remove
+
+    def noted(client, member):
+        leaders.append(client._call("maintenance/status", {})["leader"])
+        remove(client, member)
+
+    monkeypatch.setattr(Etcd, "remove", noted)
     until(lambda: step(operator, view(api, nodes)) and len(api.pods()) == 3)
+    assert leaders[0] in [m.id for m in etcd.members() if m.votes], "it handed over the lead before"
     assert condition(api, "EtcdBootstrapMemberRemoved") == "True"
     assert sorted(m.name for m in etcd.members()) == ["", "m1", "m2"]
     seen = replace(seen, nodes=nodes)
