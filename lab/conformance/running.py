@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import signal
@@ -23,6 +24,7 @@ from lab.conformance.suite import Plan, Programs, event_of
 from lab.host.namespaces import enter_argv
 from lab.host.process import clean_environment, end_group
 from lab.lab import Lab
+from lab.waiting import wait_until
 
 #: Processes side by side: the specs wait most of their time.
 PARALLEL = 8
@@ -30,6 +32,8 @@ MINUTES = 120
 #: Seconds in which the suite's processes may clean up when they are ended early.
 _GRACE = 30.0
 _CLEANING_SECONDS = 60
+#: A revision of the static pods takes three nodes 200 s.
+SETTLE_SECONDS = 600.0
 _TAIL = 20
 #: The name of the suite and of its outermost container.
 BEFORE = "Kubernetes e2e suite [Top Level] "
@@ -174,6 +178,30 @@ def arguments(programs: Programs, cluster: Cluster, names: Sequence[str], *, par
     ]
 
 
+def settle(programs: Programs, cluster: Cluster, tell: Tell) -> None:
+    """Wait until all cluster operators are available and progress no more: specs take an API server that starts anew,
+    or a node that is about to reboot, for a fault. Raises WaitTimeout, which names the operators."""
+    words = ["get", "clusteroperators", "-o", "json", f"--kubeconfig={cluster.kubeconfig}", "--request-timeout=10s"]
+    argv = enter_argv(cluster.lab.init, [str(programs.kubectl), *words])
+    waited_for: list[str] = []
+
+    def settled() -> bool:
+        done = subprocess.run(argv, env=clean_environment(), timeout=30, check=True, capture_output=True)
+        operators = json.loads(done.stdout)["items"]
+        states = {
+            operator["metadata"]["name"]: {c["type"]: c["status"] for c in operator["status"].get("conditions") or []}
+            for operator in operators
+        }
+        wanted = {"Available": "True", "Progressing": "False"}
+        names = [name for name, own in states.items() if any(own.get(kind) != state for kind, state in wanted.items())]
+        if names and names != waited_for:
+            tell(f"waiting for cluster operators to be available and done with progressing: {', '.join(names)}")
+        waited_for[:] = names
+        return bool(operators) and not names
+
+    wait_until(settled, SETTLE_SECONDS, "cluster operators to be settled", lambda: ", ".join(waited_for))
+
+
 def run(
     programs: Programs, cluster: Cluster, plan: Plan, *, folder: Path, parallel: int = PARALLEL,
     minutes: float = MINUTES, tell: Tell,
@@ -182,8 +210,9 @@ def run(
 
     `folder` is to be empty or not to exist; the suite's whole output goes into it too. `tell` gets the progress. The
     cluster's test namespaces are removed where the run did not end by itself. Raises KeyboardInterrupt after an
-    interrupted run has been cleaned up and its results are written.
+    interrupted run has been cleaned up and its results are written; WaitTimeout when the cluster does not settle.
     """
+    settle(programs, cluster, tell)
     folder.mkdir(parents=True, exist_ok=True)
     repos = folder / "repositories.yaml"
     repos.write_text(images.repo_list(cluster.lab.layout.registry))

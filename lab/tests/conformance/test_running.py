@@ -22,7 +22,18 @@ echo '[1] Starting e2e run "f5a42917-865f-4dfd-ab75-75e255bd23de" on Ginkgo node
 echo '[1] {"msg":"PASSED a"}'
 while :; do sleep 0.05; done
 """
-KUBECTL = '#!/bin/sh\necho "$@" > "$(dirname "$0")/deleted"\n'
+#: Its cluster settles at the second look.
+KUBECTL = """#!/bin/sh
+cd "$(dirname "$0")"
+case "$1" in
+get)
+    progressing=$(test -e looked && echo False || echo True)
+    touch looked
+    conditions='[{"type":"Available","status":"True"},{"type":"Progressing","status":"'$progressing'"}]'
+    echo '{"items":[{"metadata":{"name":"etcd"},"status":{"conditions":'$conditions'}}]}' ;;
+delete) echo "$@" > deleted ;;
+esac
+"""
 
 
 def program(folder: Path, name: str, text: str) -> Path:
@@ -52,8 +63,10 @@ def test_a_run_that_is_ended_early_cleans_up_and_keeps_its_results(tmp_path: Pat
     assert "e2e-run in (f5a42917-865f-4dfd-ab75-75e255bd23de)" in (tmp_path / "deleted").read_text()
 
 
-def test_a_run_whose_time_is_over_cleans_up(tmp_path: Path) -> None:
-    ran = run(tmp_path, 0.02, lambda line: None)
+def test_a_run_begins_when_the_cluster_has_settled_and_cleans_up_when_its_time_is_over(tmp_path: Path) -> None:
+    lines: list[str] = []
+    ran = run(tmp_path, 0.02, lines.append)
+    assert [line.rpartition(" ")[2] for line in lines[:2]] == ["etcd", "time"]
     assert [result.outcome for result in ran.results] == ["passed", "not run"]
     assert (tmp_path / "run/cleaned").exists()
 

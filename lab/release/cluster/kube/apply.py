@@ -6,6 +6,7 @@ import copy
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from lab.release.cluster.errors import ApiError, UnknownKind, WaitError
@@ -22,14 +23,45 @@ def ordered(objects: Iterable[Object]) -> list[Object]:
     return sorted(objects, key=lambda o: _FIRST.index(o["kind"]) if o["kind"] in _FIRST else len(_FIRST))
 
 
+#: What the API writes into items of lists where a manifest is silent; what else an item has is not required, and goes.
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "apiVersion": ("v1",),  # of a fieldRef
+    "defaultMode": (0o644,),
+    "failureThreshold": (3,),
+    "imagePullPolicy": ("IfNotPresent",),  # of an image with a digest
+    "periodSeconds": (10,),
+    "protocol": ("TCP",),
+    "resources": ({},),
+    "scheme": ("HTTP",),
+    "successThreshold": (1,),
+    "terminationMessagePath": ("/dev/termination-log",),
+    "terminationMessagePolicy": ("File",),
+    "timeoutSeconds": (1,),
+    "type": ("",),  # of a hostPath
+}
+
+
 def ensure(existing: Any, required: Any) -> Any:
-    """Merge ``required`` into ``existing``: mappings key by key, everything else replaced; inputs stay untouched."""
+    """Merge ``required`` into ``existing``: mappings key by key, where null asks for nothing that is not there, and
+    everything else replaced but for defaults within lists; inputs stay untouched."""
     if isinstance(existing, dict) and isinstance(required, dict):
-        merged = dict(existing)
-        for key, value in required.items():
-            merged[key] = ensure(existing.get(key), value)
-        return merged
-    return copy.deepcopy(required)
+        absent = {key for key, value in required.items() if value is None and key not in existing}
+        return existing | {key: ensure(existing.get(key), required[key]) for key in required if key not in absent}
+    return _with_defaults(existing, required)
+
+
+def _with_defaults(existing: Any, required: Any) -> Any:
+    """Return what is required, with those keys of what exists that only have the API's defaults."""
+    if isinstance(existing, list) and isinstance(required, list):
+        return [_with_defaults(*pair) for pair in zip_longest(existing[: len(required)], required)]
+    if not (isinstance(existing, dict) and isinstance(required, dict)):
+        return copy.deepcopy(required)
+    kept = {
+        key: value
+        for key, value in existing.items()
+        if key in required or value in _DEFAULTS.get(key, ()) or (key == "targetPort" and value == required.get("port"))
+    }
+    return kept | {key: _with_defaults(existing.get(key), value) for key, value in required.items()}
 
 
 def apply(kube: Kube, obj: Object) -> bool:

@@ -149,6 +149,7 @@ def cluster_values(config: InstallConfig, apps_domain: str) -> dict[str, str]:
         "ConsoleReplicas": str(min(config.compute_replicas or config.control_plane_replicas, 2)),
         "DNSAddress": config.dns_ip,
         "DualStack": str(config.dual_stack).lower(),
+        "IPFamilyPolicy": "PreferDualStack" if config.dual_stack else "null",  # which single-stack API servers drop
         "PodNetworks": ",".join(cidr for cidr, _ in config.pod_networks),
         "ServiceNetworks": ",".join(config.service_networks),
     }

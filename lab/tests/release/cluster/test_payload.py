@@ -142,6 +142,7 @@ def test_the_clusters_values_are_those_of_its_configuration():
         "ConsoleReplicas": "1",
         "DNSAddress": "fd02::a",
         "DualStack": "true",
+        "IPFamilyPolicy": "PreferDualStack",
         "PodNetworks": "fd01::/48,10.128.0.0/14",
         "ServiceNetworks": "fd02::/112,172.30.0.0/16",
     }

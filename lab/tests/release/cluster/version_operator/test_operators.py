@@ -30,9 +30,28 @@ def test_ensure_is_idempotent_and_has_all_that_is_required(existing, required):
     merged = apply.ensure(existing, required)
     assert apply.ensure(merged, required) == merged
     if isinstance(existing, dict) and isinstance(required, dict):
-        assert set(merged) == set(existing) | set(required)
+        assert set(merged) == set(existing) | {key for key, value in required.items() if value is not None}
     else:
         assert merged == required
+
+
+def test_defaults_of_the_api_are_no_change_and_what_an_older_release_asked_for_is():
+    port = {"name": "http", "port": 8080}
+    container = {"name": "main", "image": "i@sha256:0", "readinessProbe": {"httpGet": {"path": "/", "port": 1}}}
+    required = {"spec": {"ipFamilyPolicy": None, "ports": [port], "containers": [container]}}
+    probe = {"httpGet": {"path": "/", "port": 1, "scheme": "HTTP"}, "failureThreshold": 3}
+    stored = {**container, "resources": {}, "imagePullPolicy": "IfNotPresent", "readinessProbe": probe}
+    ports = [{**port, "protocol": "TCP", "targetPort": 8080}]
+    existing = {"spec": {"clusterIP": "10.0.0.1", "ports": ports, "containers": [stored]}}
+    assert apply.ensure(existing, required) == existing
+    for old in ({"args": ["-v"]}, {"imagePullPolicy": "Always"}, {"env": [{"name": "A", "value": "b"}]}):
+        had = {"spec": {**existing["spec"], "containers": [{**stored, **old}]}}
+        assert apply.ensure(had, required)["spec"]["containers"] == [
+            {key: value for key, value in stored.items() if key not in old}
+        ]
+    assert apply.ensure({"spec": {"ports": [*ports, {"port": 1}]}}, {"spec": {"ports": [port]}}) == {
+        "spec": {"ports": ports}
+    }
 
 
 def node(role="master", current="rendered-master-1", **labels):
