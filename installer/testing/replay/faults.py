@@ -8,6 +8,7 @@ to an end.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -17,7 +18,7 @@ from installer.testing.replay.wire import Fate
 #: Until when there are faults, s.
 CALM = 3600.0
 #: Kinds that every installation must survive: they are over soon, and everybody asks again.
-MILD = ("latency", "reset", "restart", "clock", "suspend")
+MILD = ("latency", "reset", "late", "restart", "clock", "suspend")
 #: Kinds after which a cluster may also fail, if it says so.
 HARSH = (
     "loss",
@@ -31,7 +32,10 @@ HARSH = (
     "cancel",
     "reset user",
     "hang",
+    "kill",
 )
+#: Kinds with draws of their own, so that what other seeds draw did not change when they came.
+_LATER = frozenset({"late", "kill"})
 #: Programs that may fail, and how often they do while "programs" is on.
 FAILING: Mapping[str, float] = {
     "coreos-installer": 0.03,
@@ -44,6 +48,13 @@ FAILING: Mapping[str, float] = {
     "bootkube": 0.15,
     "operators": 0.1,
     **{f"step {kind}": 0.02 for kind in ("inventory", "connectivity-check", "ntp-synchronizer", "domain-resolution")},
+}
+#: What fails of other kinds.
+OTHERS: Mapping[str, tuple[str, float]] = {
+    "boot from disk": ("wrong boot", 0.4),
+    "boot hangs": ("hang", 0.25),
+    "bootkube hangs": ("hang", 0.25),
+    "generator": ("generator", 0.4),
 }
 TIMED = (Stage.STARTING, Stage.INSTALLING, Stage.WAITING_BOOTKUBE, Stage.REBOOTING, Stage.JOINED)
 SLOW = ("write", "pull", "bootkube", "join", "ready", "generator", "step installation-disk-speed-check")
@@ -73,6 +84,8 @@ class Plan:
     full: tuple[Interval, ...] = ()
     #: When a machine loses its power and boots the discovery image again.
     power: tuple[Interval, ...] = ()
+    #: When a host's agent is killed, and when it is there again; without a time between, its orchestrator is killed.
+    kills: tuple[Interval, ...] = ()
     #: When the service's wall clock is set, and by how much, s.
     clock: tuple[tuple[float, float], ...] = ()
     #: When all stands still, and for how long, s.
@@ -88,21 +101,21 @@ class Plan:
         """Return whether the cluster must be installed in spite of it all."""
         return self.kinds <= frozenset(MILD)
 
-    @property
-    def is_reliable(self) -> bool:
-        """Return whether every request reaches the service, and every answer its asker."""
-        return not self.kinds & {"latency", "reset", "restart", "loss", "partition", "full disk", "suspend"}
-
 
 def draw(seed: int) -> Plan:
     """Draw a seed's plan."""
     draws = random.Random(f"replay {seed} plan")
     mild_only = draws.random() < 0.4
-    kinds = frozenset(kind for kind in (MILD if mild_only else (*MILD, *HARSH)) if draws.random() < 0.35)
+    of_later = random.Random(f"replay {seed} later")
+    kinds = frozenset(
+        kind
+        for kind in (MILD if mild_only else (*MILD, *HARSH))
+        if (of_later if kind in _LATER else draws).random() < 0.35
+    )
     size = draws.choice((1, 3, 3, 3, 5))
     names = [f"swarm-{number}" for number in range(size)]
 
-    def times(kind: str, most: int) -> list[float]:
+    def times(kind: str, most: int, draws: random.Random = draws) -> list[float]:
         count = draws.randint(1, most) if kind in kinds else 0
         # Most of what matters happens in the first quarter of an hour.
         return sorted(min(draws.expovariate(1 / 500.0), CALM - 1) for _ in range(count))
@@ -132,6 +145,14 @@ def draw(seed: int) -> Plan:
         partitions=intervals("partition", 3, 200.0, hosts=True),
         full=intervals("full disk", 2, 120.0),
         power=intervals("power", 2, 1.0, hosts=True),
+        kills=tuple(
+            Interval(
+                begin=at,
+                end=at + of_later.choice((0.0, 10.0, 120.0)),
+                host=of_later.choice(names),
+            )
+            for at in times("kill", 4, of_later)
+        ),
         clock=tuple((at, draws.choice((-3600.0, -300.0, 40.0, 400.0, 7200.0))) for at in times("clock", 3)),
         suspend=tuple((at, draws.choice((20.0, 90.0, 600.0))) for at in times("suspend", 2)),
         impatience=tuple(
@@ -167,8 +188,11 @@ class Luck:
 
     def __init__(self, seed: int, plan: Plan, now: Callable[[], float]) -> None:
         self._plan, self._now = plan, now
+        self._late = random.Random(f"replay {seed} late")
         self._network = random.Random(f"replay {seed} network")
         self._programs = random.Random(f"replay {seed} programs")
+        #: How often each kind has struck.
+        self.struck = Counter[str]()
         self._slow = {what: self._programs.choice((1.0, 1.0, 3.0, 8.0)) for what in SLOW}
 
     def _is_on(self, kind: str) -> bool:
@@ -178,6 +202,7 @@ class Luck:
         """Return the time (s) that the next piece takes: milliseconds, or seconds for some where there is latency."""
         usual = 0.001 + self._network.expovariate(1 / 0.003)
         if self._is_on("latency") and self._network.random() < 0.1:
+            self.struck["latency"] += 1
             return usual + self._network.expovariate(1 / 2.0)
         return usual
 
@@ -186,21 +211,29 @@ class Luck:
         cut_off = any(item.host == host and item.begin <= self._now() < item.end for item in self._plan.partitions)
         draw = self._network.random()
         if cut_off or (self._is_on("loss") and draw < 0.02):
+            self.struck["partition" if cut_off else "loss"] += 1
             return Fate.LOST
-        return Fate.RESET if self._is_on("reset") and draw < 0.03 else Fate.ARRIVES
+        if self._is_on("reset") and draw < 0.03:
+            self.struck["reset"] += 1
+            return Fate.RESET
+        if self._is_on("late") and self._late.random() < 0.02:
+            self.struck["late"] += 1
+            return Fate.LATE
+        return Fate.ARRIVES
+
+    def lateness(self) -> float:
+        """Return how much later (s) a piece arrives than its sender gives up the connection."""
+        return min(30.0, self._late.expovariate(1 / 8.0))
 
     def seconds(self, what: str, usual: float) -> float:
         """Return how long something takes, s."""
         factor = self._slow.get(what, 1.0) if self._is_on("slow") else 1.0
+        self.struck["slow"] += factor > 1
         return usual * factor * self._programs.lognormvariate(0, 0.5)
 
     def fails(self, what: str) -> bool:
         """Return whether a program fails now."""
-        draw = self._programs.random()
-        if what == "boot from disk":
-            return self._is_on("wrong boot") and draw < 0.4
-        if what.endswith(" hangs"):
-            return self._is_on("hang") and draw < 0.25
-        if what == "generator":
-            return self._is_on("generator") and draw < 0.4
-        return self._is_on("programs") and draw < FAILING.get(what, 0.0)
+        kind, share = OTHERS.get(what, ("programs", FAILING.get(what, 0.0)))
+        fails = self._programs.random() < share and self._is_on(kind)
+        self.struck[kind] += fails
+        return fails

@@ -79,8 +79,6 @@ class Invariants:
     nodes: set[tuple[str, str]] = field(default_factory=set)
     #: The cluster that the user wants: an answer that was lost leaves another, of which nobody knows.
     wanted: str = ""
-    #: Does every request reach the service?
-    is_reliable: bool = False
     #: Is the service's disk full?
     full: bool = False
     _seen: dict[str, Seen] = field(default_factory=dict)
@@ -190,22 +188,17 @@ class Invariants:
             self.broken(f"{request.method} {path} was answered with {status}, though {reason}")
         if status == 500 and not self.full:
             self.broken(f"{request.method} {path} was answered with 500")
-        self._hear(request, path, status)
-
-    def _hear(self, request: web.Request, path: str, status: int) -> None:
-        """Note what a machine's orchestrator is told of its attempt's end."""
-        attempt = request.headers.get(ATTEMPT_HEADER)
-        name = next((item.name for item in self.machines if item.ip == request.remote), "")
-        if not attempt or not name:
-            return
-        known = self._refused.get(name)
-        if known is not None and known.attempt == attempt and path.endswith("/hosts"):
-            known.has_asked = True
-            known.is_over = known.is_over or status in (404, 409)
-        elif path.endswith("/progress") and status == 409 and request.method == "PUT":
-            self._refused.setdefault(name, Refusal(attempt))
 
     # Machines
+
+    def hears(self, machine: Machine, attempt: str, status: int | None, *, is_report: bool) -> None:
+        """Note what an orchestrator hears (a status, None for no answer) of a report, or of its cluster's hosts."""
+        known = self._refused.get(machine.name)
+        if is_report and status == 409:
+            self._refused.setdefault(machine.name, Refusal(attempt))
+        elif not is_report and known is not None:
+            known.has_asked = True
+            known.is_over = known.is_over or status in (404, 409)
 
     def written(self, machine: Machine, disk: str, attempt: str, how: str) -> None:
         """Check a disk whose content is destroyed."""
@@ -218,7 +211,7 @@ class Invariants:
         known = self._refused.get(machine.name)
         if known is None or known.attempt != attempt or how == "wiped":
             return
-        if known.is_over or (self.is_reliable and not known.has_asked):
+        if known.is_over or not known.has_asked:
             self.broken(f"{where}, though a report in attempt {attempt} was refused")
 
     def begins(self, machine: Machine, attempt: str) -> None:

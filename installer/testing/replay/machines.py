@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -26,6 +27,7 @@ from installer.assisted.auth import ATTEMPT_VARIABLE, Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.enums import StepType
+from installer.assisted.errors import ClientError
 from installer.hostsys.commands import Completed
 from installer.hostsys.system import HostSystem
 from installer.orchestrator import __main__ as orchestrator
@@ -33,14 +35,19 @@ from installer.orchestrator import flow
 from installer.testing.replay.service import MARK
 from installer.testing.replay.turns import Worker, Workers
 
+T = TypeVar("T")
 URL = "http://192.0.2.1:8090/"
 #: Disks of each machine, by a name that lasts; what the kernel calls them differs from boot to boot.
 DISKS = tuple(f"/dev/disk/by-path/pci-0000:0{number}:00.0" for number in range(3))
+#: The name of its thread.
+ORCHESTRATOR = "orchestrator"
 REAL_STEPS = (StepType.IMAGES, StepType.INSTALL, StepType.LOGS, StepType.STOP)
 
 
 class Luck(Protocol):
     """The luck of machines, beyond anybody's plan."""
+
+    struck: Counter[str]
 
     def seconds(self, what: str, usual: float) -> float:
         """Return how long something takes (s) that usually takes so long."""
@@ -71,6 +78,9 @@ class Surroundings(Protocol):
 
     def begins(self, machine: Machine, attempt: str) -> None:
         """Take note of an orchestrator that is started."""
+
+    def hears(self, machine: Machine, attempt: str, status: int | None, *, is_report: bool) -> None:
+        """Take note of what an orchestrator hears of a report, or of its cluster's hosts."""
 
     def reads(self, machine: Machine, made_in: str) -> None:
         """Take note of the attempt in which the config was made that a machine is about to write."""
@@ -127,6 +137,26 @@ class Machine(SimulatedHost):
         """Stop all that runs. From the loop."""
         workers = self._around.workers
         workers.stop(workers.of(self.name))
+
+    def kill_agent(self, seconds: float) -> None:
+        """End the agent, its orchestrator not, and start it again later. From the loop."""
+        workers, boots = self._around.workers, self.boots
+        self._around.note(self.name, f"its agent is killed, for {seconds:.0f} s")
+        workers.stop(item for item in workers.of(self.name) if item.name != ORCHESTRATOR)
+
+        def again() -> None:
+            if self.boots == boots and self.is_live:
+                workers.start(f"agent {self.boots}", self.name, self._agent)
+
+        workers.loop.call_later(seconds, again)
+
+    def kill_orchestrator(self) -> None:
+        """End the orchestrator, as the kernel does for want of memory. From the loop."""
+        container = self.container
+        if container is not None and container.worker is not None and container.code is None:
+            self._around.note(self.name, "its orchestrator is killed")
+            container.code = 137
+            self._around.workers.stop((container.worker,))
 
     def _agent(self) -> None:
         around = self._around
@@ -247,13 +277,31 @@ class Machine(SimulatedHost):
 
         def work() -> None:
             run = orchestrator.prepared(arguments, env["PULL_SECRET_TOKEN"], container.attempt, HostSystem(self.root))
+            client = run.reporter.client
+            for name in ("report_progress", "cluster_hosts"):
+                setattr(client, name, self._heard(getattr(client, name), container.attempt))
             try:
                 container.code = flow.execute(run)
             finally:
                 run.reporter.client.close()
                 self._around.note(self.name, f"orchestrator ends with {container.code}")
 
-        container.worker = self._around.workers.start("orchestrator", self.name, work)
+        container.worker = self._around.workers.start(ORCHESTRATOR, self.name, work)
+
+    def _heard(self, call: Callable[..., T], attempt: str) -> Callable[..., T]:
+        def observed(*words: Any, **options: Any) -> T:
+            status = None
+            try:
+                answer = call(*words, **options)
+                status = 200
+            except ClientError as error:
+                status = error.status
+                raise
+            finally:
+                self._around.hears(self, attempt, status, is_report=call.__name__ == "report_progress")
+            return answer
+
+        return observed
 
     def _end_container(self, remove: bool) -> None:
         container = self.container

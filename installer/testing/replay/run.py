@@ -6,6 +6,7 @@ import asyncio
 import logging
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Outcome:
     plan: Plan
     trace: list[str] = field(default_factory=list)
     status: str = ""
+    #: How often each kind of fault has struck.
+    struck: Counter[str] = field(default_factory=Counter)
     broken: str = ""
 
 
@@ -88,11 +91,11 @@ class Replay:
         self._loop = VirtualLoop(f"replay {seed}")
         self._workers = Workers(self._loop)
         luck = self._luck = Luck(seed, plan, self._loop.time)
+        self._struck = luck.struck = self.outcome.struck
         self._loop.slow_seconds = lambda: luck.seconds("generator", 30.0)
         self._network = Network(self._workers, luck, self._address)
         machines: list[Machine] = []
         self._invariants = Invariants(machines, self._wall, self._loop.time, self._break, self._note)
-        self._invariants.is_reliable = plan.is_reliable
         self._cluster = Cluster(
             self._workers,
             luck,
@@ -247,6 +250,8 @@ class Replay:
             at(item.begin, self._note, item.host, f"is cut off until {item.end:.0f}")
         for item in plan.power:
             at(item.begin, self._cut_power, item.host)
+        for item in plan.kills:
+            at(item.begin, self._kill_process, item.host, item.end - item.begin)
         for moment, seconds in plan.clock:
             at(moment, self._set_clock, seconds)
         for moment, seconds in plan.suspend:
@@ -271,7 +276,7 @@ class Replay:
     def _kill(self, seconds: float) -> None:
         if self._process.store is None or self._dying:
             return
-        self._note("service", f"is killed, for {seconds:.0f} s")
+        self._strike("restart", "service", f"is killed, for {seconds:.0f} s")
         self._network.cut()
         self._dying = True
         self._starting = self._loop.create_task(self._revive(max(1.0, seconds)))
@@ -284,21 +289,39 @@ class Replay:
             await self._start()
 
     def _fill(self, is_full: bool) -> None:
-        self._note("service", f"its disk is {'full' if is_full else 'free again'}")
+        self._strike("full disk", "service", f"its disk is {'full' if is_full else 'free again'}")
         self._invariants.full = is_full
         self._process.fill(is_full)
 
+    def _strike(self, kind: str, who: str, text: str) -> None:
+        self._struck[kind] += 1
+        self._note(who, text)
+
+    def _live(self, host: str) -> Machine | None:
+        return next((machine for machine in self._cluster.machines if machine.name == host and machine.is_live), None)
+
     def _cut_power(self, host: str) -> None:
-        machine = next(machine for machine in self._cluster.machines if machine.name == host)
-        if machine.is_live:
+        machine = self._live(host)
+        if machine is not None:
+            self._strike("power", host, "loses its power")
             machine.boot_live()
 
+    def _kill_process(self, host: str, seconds: float) -> None:
+        machine = self._live(host)
+        if machine is None:
+            return
+        self._struck["kill"] += 1
+        if seconds:
+            machine.kill_agent(seconds)
+        else:
+            machine.kill_orchestrator()
+
     def _set_clock(self, seconds: float) -> None:
-        self._note("service", f"its clock is set by {seconds:.0f} s")
+        self._strike("clock", "service", f"its clock is set by {seconds:.0f} s")
         self._wall_ahead += seconds
 
     def _suspend(self, seconds: float) -> None:
-        self._note("all", f"stands still for {seconds:.0f} s")
+        self._strike("suspend", "all", f"stands still for {seconds:.0f} s")
         self._loop.moment += seconds
 
 

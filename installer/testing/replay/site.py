@@ -41,6 +41,9 @@ class Watcher(Protocol):
     def begins(self, machine: Machine, attempt: str) -> None:
         """Check an orchestrator that is started."""
 
+    def hears(self, machine: Machine, attempt: str, status: int | None, *, is_report: bool) -> None:
+        """Note what an orchestrator hears."""
+
     def reads(self, machine: Machine, made_in: str) -> None:
         """Check a config that is about to be written."""
 
@@ -64,7 +67,7 @@ class Cluster:
     ) -> None:
         self.workers, self.luck, self.folder, self.agent_token = workers, luck, folder, agent_token
         self.note, self._watcher = note, watcher
-        self.begins, self.reads = watcher.begins, watcher.reads
+        self.begins, self.reads, self.hears = watcher.begins, watcher.reads, watcher.hears
         self.machines: list[Machine] = []
         self._loop = workers.loop
         # By attempt.

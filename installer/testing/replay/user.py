@@ -69,6 +69,7 @@ class User:
             self._act("install")
             if hurry is not None:
                 self._watch(*ENDED, *BEFORE, until=self._loop.time() + hurry[0])
+                self._cluster.luck.struck[hurry[1]] += 1
                 self._act("reset" if hurry[1] == "reset user" else "cancel")
                 self._workers.sleep(LOOK)
             status = self._watch(*ENDED, *BEFORE)

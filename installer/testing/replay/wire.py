@@ -13,13 +13,21 @@ from typing import Any, Protocol
 
 from installer.testing.replay.turns import Workers
 
+#: How long after a late request its connection ends, s.
+ANSWERED = 60.0
+
 
 class Fate(Enum):
-    """The fate of a piece of data: it arrives; nothing arrives any more; the connection is reset."""
+    """The fate of a piece of data: it arrives; nothing arrives any more; the connection is reset.
+
+    Late: the client's end is reset, and the service gets it afterwards, as what a proxy or a full queue still holds. So
+    it may come after what its sender asks next.
+    """
 
     ARRIVES = "arrives"
     LOST = "lost"
     RESET = "reset"
+    LATE = "late"
 
 
 class Weather(Protocol):
@@ -30,6 +38,9 @@ class Weather(Protocol):
 
     def fate(self, host: str) -> Fate:
         """Return what becomes of the next piece to or from this host."""
+
+    def lateness(self) -> float:
+        """Return how much later (s) than the client's reset a piece arrives."""
 
 
 class Network:
@@ -90,6 +101,13 @@ class Link:
         self._arrivals[to_server] = at
         if fate is Fate.RESET:
             self._loop.call_at(at, self.reset)
+        elif fate is Fate.LATE and to_server:
+            self._silent = True
+            self.client.arrive(None, reset=True)
+            late = at + self._network.weather.lateness()
+            self._loop.call_at(late, self._to_server, data)
+            # What has come is answered, to nobody.
+            self._loop.call_at(late + ANSWERED, self.reset)
         else:
             self._loop.call_at(at, self._to_server if to_server else self.client.arrive, data)
 

@@ -16,6 +16,7 @@ _PROTOCOLS: Mapping[str, str] = {name: bus.protocol for name, bus in BUSES.items
 # Arguments of QEMU's command line: lab.machines.domain adds NVMe disks so.
 _ARG = "{http://libvirt.org/schemas/domain/qemu/1.0}arg"
 _OPTION = re.compile(r"(?:^|,)(\w+)=((?:[^,]|,,)*)")
+VOLUMES = "Volumes"
 _OK = {"State": "Enabled", "Health": "OK"}
 
 
@@ -78,23 +79,29 @@ def simple(disks: Iterable[Disk]) -> dict[str, dict[str, Any]]:
 
 
 def document(system: str, disks: Iterable[Disk], path: tuple[str, ...]) -> dict[str, Any] | None:
-    """Make the document at Storage (an empty path), at a bus or at a drive of a machine; None where there is
-    nothing."""
+    """Make the document at Storage (an empty path), at a bus, at its volumes or at a drive of a machine; None where
+    there is nothing."""
     base = f"{ROOT}/Systems/{system}/Storage"
     buses: dict[str, dict[str, Disk]] = {}
     for disk in disks:
         buses.setdefault(disk.bus, {})[disk.name] = disk
     if not path:
-        members = [{"@odata.id": f"{base}/{bus}"} for bus in buses]
-        return {
-            "@odata.type": "#StorageCollection.StorageCollection", "@odata.id": base, "Name": "Storage",
-            "Members": members, "Members@odata.count": len(members),
-        }  # fmt: skip
+        return _collection("Storage", base, [f"{base}/{bus}" for bus in buses])
     bus, *drive = path
     found = buses.get(bus, {})
+    if drive == [VOLUMES]:
+        # No RAID: none can be made.
+        return _collection("Volume", f"{base}/{bus}/{VOLUMES}", []) if found else None
     if drive:
         return _drive(f"{base}/{bus}/Drives/{drive[0]}", found[drive[0]]) if drive[0] in found else None
     return _controller(f"{base}/{bus}", bus, list(found)) if found else None
+
+
+def _collection(kind: str, path: str, links: list[str]) -> dict[str, Any]:
+    return {
+        "@odata.type": f"#{kind}Collection.{kind}Collection", "@odata.id": path, "Name": f"{kind} collection",
+        "Members": [{"@odata.id": link} for link in links], "Members@odata.count": len(links),
+    }  # fmt: skip
 
 
 def _controller(path: str, bus: str, drives: list[str]) -> dict[str, Any]:
@@ -104,9 +111,10 @@ def _controller(path: str, bus: str, drives: list[str]) -> dict[str, Any]:
         **protocols,
     }  # fmt: skip
     return {
-        "@odata.type": "#Storage.v1_4_0.Storage", "@odata.id": path, "Id": bus, "Name": f"{bus} disks", "Status": _OK,
+        "@odata.type": "#Storage.v1_9_0.Storage", "@odata.id": path, "Id": bus, "Name": f"{bus} disks", "Status": _OK,
         "StorageControllers": [controller], "StorageControllers@odata.count": 1,
         "Drives": [{"@odata.id": f"{path}/Drives/{name}"} for name in drives], "Drives@odata.count": len(drives),
+        VOLUMES: {"@odata.id": f"{path}/{VOLUMES}"},
     }  # fmt: skip
 
 

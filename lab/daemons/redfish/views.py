@@ -75,7 +75,7 @@ def install(app: flask.Flask) -> None:
     app.view_functions |= {
         "system_resource": _system, "system_reset_action": _reset, "secure_boot": _secure_boot,
         "storage_collection": _storage, "storage": _storage, "drive_resource": _storage,
-        "volumes_collection": _absent, "volume": _absent, "VirtualMedia.virtual_media_resource": _drive,
+        "volumes_collection": _volumes, "volume": _absent, "VirtualMedia.virtual_media_resource": _drive,
         "manager_resource": _manager,
         # It changed a number of a version, of firmware that stayed what it was.
         "UpdateService.update_service_resource": _absent, "UpdateService.update_service_simple_update": _absent,
@@ -225,6 +225,12 @@ def _storage(identity: str, storage_id: str = "", stg_id: str = "", drv_id: str 
     path = tuple(part for part in (storage_id or stg_id, drv_id) if part)
     found = storage.document(identity, _systems().disks(identity), path)
     return document(found) if found is not None else _absent()
+
+
+def _volumes(identity: str, storage_id: str) -> Response:
+    if flask.request.method == "POST":
+        return _absent()
+    return _storage(identity, storage_id, drv_id=storage.VOLUMES)
 
 
 def _absent(**_: str) -> Response:

@@ -261,7 +261,7 @@ def test_the_disks_of_a_container_are_listed(tmp_path):
 def test_errors_are_in_redfishs_form(machine):
     requests: tuple[tuple[str, str, object, int], ...] = (
         ("GET", "/Storage/ide", None, 404), ("GET", "/Storage/sata/Drives/sdx", None, 404),
-        ("GET", "/Storage/sata/Volumes", None, 404), ("POST", "/Storage/sata/Volumes", {"CapacityBytes": 1}, 404),
+        ("GET", "/Storage/ide/Volumes", None, 404), ("POST", "/Storage/sata/Volumes", {"CapacityBytes": 1}, 404),
         ("GET", "/Memory", None, 404), ("GET", "/%2e%2e/x", None, 404), ("DELETE", "", None, 405),
         ("POST", "/Storage", {}, 405), ("GET", "/VirtualMedia/Tape", None, 404), ("PATCH", "/VirtualMedia/Cd", {}, 400),
         ("GET", "x", None, 404), ("GET", "x/VirtualMedia/Cd", None, 404),
