@@ -32,7 +32,7 @@ NASTY = (
 
 @pytest.mark.parametrize("unit", NASTY)
 def test_the_time_grows_as_the_text_does(unit: str) -> None:
-    """Sixteen times the text: sixteen times the processor's time, where a square would be 256."""
+    """Eight times the text: eight times the processor's time, where a square would be 64."""
 
     def seconds(size: int) -> float:
         text = (unit * (size // len(unit) + 1))[:size]
@@ -40,9 +40,9 @@ def test_the_time_grows_as_the_text_does(unit: str) -> None:
         redact(text)
         return time.process_time() - begin
 
-    small = min(seconds(4_000) for _ in range(3))
+    small = min(seconds(4_000) for _ in range(2))
     # Other programs only add to it: one that is quick enough is enough.
-    assert any(seconds(64_000) < 50 * max(small, 0.001) for _ in range(3))
+    assert any(seconds(32_000) < 25 * max(small, 0.001) for _ in range(3))
 
 
 def packed(text: str) -> str:

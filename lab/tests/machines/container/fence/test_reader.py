@@ -244,7 +244,7 @@ def test_a_name_in_a_medium_is_told_in_one_line(fence, tmp_path, name):
 
 
 # Each example is a boot or two, and each question of a boot a fork of a process that has imported all tests.
-_FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_FEW = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @_FEW
