@@ -24,9 +24,9 @@ export class ApiError extends Error {
   }
 }
 
-async function ask(method, path, body) {
+async function ask(method, path, body, etag) {
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const kind = body === undefined ? {} : { "Content-Type": "application/json" };
+  const kind = { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...(etag ? { "If-Match": etag } : {}) };
   let answer;
   try {
     answer = await fetch(API + path, { method, headers: { ...headers(), ...kind }, cache: "no-store", ...sent });
@@ -40,15 +40,23 @@ async function ask(method, path, body) {
   throw new ApiError(answer.status, answer.status === 401 ? "The service does not take this token: " + reason : reason);
 }
 
-/* The answer's JSON, its text when it is another type, null when it is empty. Throws ApiError. */
-export async function call(method, path, body) {
-  const answer = await ask(method, path, body);
+async function content(answer) {
   const text = await answer.text();
   if (!text) return null;
   return (answer.headers.get("Content-Type") || "").includes("json") ? JSON.parse(text) : text;
 }
 
+/* The answer's JSON, its text when it is another type, null when it is empty. Throws ApiError: of status 412 where
+   `etag` names another state than there is. */
+export const call = async (method, path, body, etag) => content(await ask(method, path, body, etag));
+
 export const get = (path) => call("GET", path);
+
+/* What there is, and the name of its state. Throws ApiError. */
+export async function read(path) {
+  const answer = await ask("GET", path);
+  return { value: await content(answer), etag: answer.headers.get("ETag") };
+}
 
 /* A small file as the browser's download. Throws ApiError. */
 export async function download(path, name) {
