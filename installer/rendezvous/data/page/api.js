@@ -29,7 +29,7 @@ async function ask(method, path, body, etag) {
   const kind = { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...(etag ? { "If-Match": etag } : {}) };
   let answer;
   try {
-    answer = await fetch(API + path, { method, headers: { ...headers(), ...kind }, cache: "no-store", ...sent });
+    answer = await fetch(path.startsWith("/page/") ? path : API + path, { method, headers: { ...headers(), ...kind }, cache: "no-store", ...sent });
   } catch (error) {
     throw new ApiError(0, "The service does not answer. What you have entered is kept: try again when the page is live.");
   }
@@ -37,7 +37,7 @@ async function ask(method, path, body, etag) {
   let said = {};
   try { said = await answer.json(); } catch (error) { /* a proxy's page: its status is all there is to say */ }
   const reason = said.reason || said.message || "the service answered " + answer.status;
-  throw new ApiError(answer.status, answer.status === 401 ? "The service does not take this token: " + reason : reason);
+  throw new ApiError(answer.status, answer.status === 401 && path !== CODES ? "The service does not take this token: " + reason : reason);
 }
 
 async function content(answer) {
@@ -66,6 +66,13 @@ export async function download(path, name) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+/* The token for what a person has typed: itself, or the one that a rendezvous host's code stands for. Throws ApiError. */
+const CODES = "/page/token";
+export async function tokenOf(typed) {
+  const text = typed.trim().replace(/^Bearer /, "");
+  return /^[a-z]{4}[ -]?[a-z]{4}$/i.test(text) ? (await call("POST", CODES, { code: text })).token : text;
 }
 
 /* Paths of the API, with ids escaped. */
