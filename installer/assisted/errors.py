@@ -83,6 +83,12 @@ class Gone(ServiceError):
     status = 410
 
 
+class PreconditionFailed(ServiceError):
+    """A change of a state that is there no more."""
+
+    status = 412
+
+
 class DiskRefused(Conflict):
     """A chosen installation disk that the host does not have."""
 

@@ -29,6 +29,7 @@ USE, THIS, EDIT, TAKE_BACK, AGAIN, LOG_IN = (
     "Log in",
 )
 CHANGE, TOKEN, ALL_OF_NMTUI = "Change the rendezvous host", "Show the token", "All else (nmtui)"
+CODE = "Show a code for the page"
 _BACK = "Back"
 _LOG = host.ROOT / "var/log/agent/agent-tui.log"
 _TOKEN_SECONDS = 120.0
@@ -132,11 +133,13 @@ class Console:
             TITLE,
             lambda: self._state(address, look) if own else self._waiting(address, look),
             (),
-            [*([TOKEN] if own else []), CHANGE, EDIT, *([TAKE_BACK] if network.can_take_back() else []), LOG_IN],
+            [*([CODE, TOKEN] if own else []), CHANGE, EDIT, *([TAKE_BACK] if network.can_take_back() else []), LOG_IN],
             over=lambda: rendezvous.chosen() != address,
         )
         look.end()
-        if answer == TOKEN:
+        if answer == CODE:
+            self._code(address)
+        elif answer == TOKEN:
             self._token()
         elif answer == CHANGE:
             self._change(own)
@@ -160,7 +163,8 @@ class Console:
             "Your browser does not know its certificate, whose SHA-256 fingerprint is",
             *textwrap.wrap(rendezvous.fingerprint(), 48),
             "",
-            f"To change anything the page wants the token: <{TOKEN}>, or auth/user-token where the image was made.",
+            f"To change anything the page wants the token: <{CODE}> has eight letters that do instead, once; "
+            f"<{TOKEN}>, or auth/user-token where the image was made.",
             "",
             *host.notices()[:2],
         ]
@@ -181,6 +185,39 @@ class Console:
             (_BACK,),
             over=lambda: time.monotonic() > ends,
         )
+
+    def _code(self, address: str) -> None:
+        self._screen.busy(CODE, "Asking the service for a code ...")
+        try:
+            shown = rendezvous.code(address, "POST")["code"]
+        except rendezvous.Failed as error:
+            self._screen.tell(CODE, str(error))
+            return
+        ends = time.monotonic() + _TOKEN_SECONDS
+
+        def lines() -> list[str]:
+            try:
+                state = rendezvous.code(address)
+            except rendezvous.Failed as error:
+                return [str(error)]
+            wrong = f"Wrong codes that were tried: {state['wrong']}, the last from {state['wrong_from']}."
+            said = [wrong, ""] if state["wrong"] else []
+            if state["used_by"]:
+                other = "If that was not you, it has the token now: install from an image made in an empty directory."
+                return [f"The code was used by a browser at {state['used_by']}.", other, "", *said]
+            if not state["seconds"]:
+                return ["This code is good for nothing any more: show another.", "", *said]
+            return [
+                "Type this on the page in the place of the token:",
+                "",
+                f"    {shown}",
+                "",
+                f"It is good for one browser, and for {state['seconds']} s more.",
+                "",
+                *said,
+            ]
+
+        self._screen.ask(CODE, lines, (), (_BACK,), over=lambda: time.monotonic() > ends)
 
     def _change(self, own: bool) -> None:
         texts = ["This machine's agent is stopped, and you can choose again."]

@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import http.client
 import ipaddress
+import json
 import os
 import socket
 import ssl
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from installer.tui import host
 
@@ -79,6 +81,28 @@ def token() -> str:
     return host.variables(host.ENVIRONMENT).get("USER_AUTH_TOKEN", "")
 
 
+def _ask(address: str, method: str, path: str, **headers: str) -> tuple[int, bytes]:
+    """Ask the service, and return status and body. Raises OSError, http.client.HTTPException."""
+    context = ssl.create_default_context(cafile=str(host.TLS / "ca.crt"))
+    connection = http.client.HTTPSConnection(address, PORT, timeout=TRY_SECONDS, context=context)
+    with contextlib.closing(connection):
+        connection.request(method, path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def code(address: str, method: str = "GET") -> dict[str, Any]:
+    """Return what became of the page's one-time code; POST makes another (page/codes.py). Raises Failed."""
+    try:
+        status, body = _ask(address, method, "/page/code", Authorization=token())
+        answer = json.loads(body)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise Failed(f"The service does not answer: {error}") from error
+    if status != 200:
+        raise Failed(f"The service answers {status}: {answer.get('message') or answer.get('reason')}")
+    return dict(answer)
+
+
 def why_not(address: str) -> str:
     """Look for the service at an address. Returns why it is not there, with what was tried; empty if it answers."""
     way = host.route_to(address)
@@ -88,11 +112,7 @@ def why_not(address: str) -> str:
         )
     tried = f"Tried {url_of(address)} {way}:"
     try:
-        context = ssl.create_default_context(cafile=str(host.TLS / "ca.crt"))
-        connection = http.client.HTTPSConnection(address, PORT, timeout=TRY_SECONDS, context=context)
-        with contextlib.closing(connection):
-            connection.request("GET", "/ready")
-            status = connection.getresponse().status
+        status, _ = _ask(address, "GET", "/ready")
     except ssl.SSLCertVerificationError as error:
         why = f"its certificate is not of this image's CA ({error.verify_message})"
         return f"{tried} a service answers, but {why}. It belongs to another image, or to another address."

@@ -6,6 +6,7 @@ What handles a request imports context.py alone of the service; only serving.py 
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -19,6 +20,7 @@ from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.handlers.routes import BINARY, NOT_OFFERED, OPEN, ROUTES, SIGNED
 
 if TYPE_CHECKING:
+    from installer.rendezvous.page.codes import Codes
     from installer.rendezvous.page.feed import Viewers
 
 # Who may read the page's stream, unless the settings open it to all.
@@ -51,6 +53,24 @@ class Page:
         if self.viewers is None:
             self.viewers = feed.Viewers(service)
         return await feed.stream(service, self.viewers, request)
+
+    @cached_property
+    def _codes(self) -> Codes:
+        from installer.rendezvous.page.codes import Codes
+
+        return Codes()
+
+    async def make_code(self, service: Service, request: web.Request) -> web.StreamResponse:
+        """POST /page/code"""
+        return await self._codes.create(service, request)
+
+    async def code_state(self, service: Service, request: web.Request) -> web.StreamResponse:
+        """GET /page/code"""
+        return await self._codes.show(service, request)
+
+    async def token(self, service: Service, request: web.Request) -> web.StreamResponse:
+        """POST /page/token"""
+        return await self._codes.exchange(service, request)
 
     def close(self) -> None:
         """End the viewers' streams: they have no end of their own, and the server waits for requests under way."""
@@ -93,6 +113,9 @@ def build(service: Service) -> web.Application:
     viewer_schemes = frozenset() if service.settings.page_access == "open" else VIEWER_SCHEMES
     # Not HEAD: a stream without a body would have no end that anybody sees.
     app.router.add_get("/page/stream", answering(service, page.stream, viewer_schemes), allow_head=False)
+    app.router.add_post("/page/code", answering(service, page.make_code, frozenset({Scheme.USER})))
+    app.router.add_get("/page/code", answering(service, page.code_state, frozenset({Scheme.USER})))
+    app.router.add_post("/page/token", answering(service, page.token, frozenset()))
     app.router.add_get("/page/{name:.+}", answering(service, page.file, frozenset()))
     app.router.add_route("*", "/{tail:.*}", unknown(paths))
 

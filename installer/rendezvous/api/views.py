@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -11,11 +13,14 @@ from aiohttp import web
 
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import HostStatus, Role
+from installer.assisted.errors import PreconditionFailed
 from installer.common.redact import redact, without_login
 from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.resources.requests.clusters import ClusterUpdate
+from installer.rendezvous.resources.requests.hosts import InfraEnvUpdate
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, as_text
 
 REMEMBERED = 4096
 #: Who asks: the scheme of the token that a request was let in by.
@@ -27,6 +32,22 @@ WITHHELD = frozenset(
         *("ignition_config_override", "ignition_config_overrides", "installer_args"),
     }
 )
+# What users set, by kind: a report of an agent, or a verdict, is no change of it.
+SETTINGS: Mapping[type, tuple[str, ...]] = {
+    Host: (
+        *("cluster_id", "role", "requested_hostname", "installation_disk_id", "skipped_disks", "node_labels"),
+        *("fencing_credentials", "machine_config_pool_name", "ignition_endpoint_token"),
+        *("ignition_endpoint_http_headers", "installer_args", "ignition_config_overrides"),
+    ),
+    Cluster: tuple(
+        name
+        for name in (*ClusterUpdate.__struct_fields__, "install_config_overrides", "ui_settings")
+        if name in Cluster.__struct_fields__
+    ),
+    InfraEnv: tuple(
+        name for name in (*InfraEnvUpdate.__struct_fields__, "type", "cluster_id") if name in InfraEnv.__struct_fields__
+    ),
+}
 # One entity tag of a list; whether it is weak does not count here.
 TAG = re.compile(r'"[^"\x00-\x20\x7f]*"')
 
@@ -59,9 +80,9 @@ def attachment(content: bytes, name: str) -> web.Response:
     return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
-def reply(value: Any, status: int = 200) -> web.Response:
+def reply(value: Any, status: int = 200, etag: str = "") -> web.Response:
     """Return a JSON answer."""
-    return web.Response(body=encode(value), status=status, content_type="application/json")
+    return web.Response(body=encode(value), status=status, content_type="application/json", headers=tags(etag))
 
 
 class Views:
@@ -122,6 +143,32 @@ class Views:
     def etag(self, cluster_id: str | None) -> str:
         """Names the state of a cluster and all that belongs to it; a mere check-in of a host is no new state."""
         return f'W/"{self.boot}-{self._engine.store.version(cluster_id)}"' if cluster_id else ""
+
+    def tag(self, item: Cluster | Host | InfraEnv) -> str:
+        """Return an object's ETag: names its state, and after the last `-` what users have set of it."""
+        store, settings = self._engine.store, self._settings(item)
+        if isinstance(item, InfraEnv):
+            return f'W/"{settings}"'
+        version = store.host_version(item) if isinstance(item, Host) else store.version(item.id)
+        return f'W/"{self.boot}-{version}-{settings}"'
+
+    def _settings(self, item: Cluster | Host | InfraEnv) -> str:
+        # Keyed: there are secrets among them, and watchers see the tag.
+        text = msgspec.json.encode([getattr(item, name) for name in SETTINGS[type(item)]], enc_hook=as_text)
+        return hashlib.blake2b(text, key=self._engine.store.secret("urls"), digest_size=12).hexdigest()
+
+    def check_unchanged(self, request: web.Request, item: Cluster | Host | InfraEnv) -> None:
+        """Raise PreconditionFailed where the request is for another state of what users have set than there is.
+
+        Weak tags will do, unlike in RFC 9110 §13.1.1: which bytes show a state makes no difference to a change.
+        """
+        wanted = request.headers.get("If-Match", "*").strip()
+        known = {tag.strip('"').rpartition("-")[2] for tag in TAG.findall(wanted)}
+        if wanted != "*" and self._settings(item) not in known:
+            raise PreconditionFailed(
+                f"the {type(item).__name__.lower()} {item.id} was changed by somebody else since it was read (If-Match "
+                "names another state): nothing was changed; read it again, and send the change with its present ETag"
+            )
 
 
 def knows(request: web.Request, etag: str) -> bool:

@@ -25,7 +25,8 @@ TOKEN_FILES = {
     False: (
         "the watcher's is <code>node0.watcherToken</code> in <code>.openshift_install_state.json</code> of the asset "
         "directory, the user's <code>USER_AUTH_TOKEN</code> in <code>/etc/assisted/rendezvous-host.env</code> of this "
-        "host. An unconfigured image's are in <code>auth/</code> where it was made, and on this host's console",
+        "host. An unconfigured image's are in <code>auth/</code> where it was made; on this host's console "
+        "<i>Show a code for the page</i> has eight letters that do instead",
         "When node0 has restarted from its disk, this page is gone for good: follow the cluster itself from then on.",
     ),
     True: (

@@ -381,7 +381,8 @@ class Manifest(Private, frozen=True, gc=False, kw_only=True):
 Stored = TypeVar("Stored", Cluster, Host, InfraEnv)
 
 
-def _as_text(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a document as it is encoded: msgspec's hook. Raises NotImplementedError for all else."""
     if isinstance(value, Document):
         return value.text
     raise NotImplementedError(f"{type(value).__name__} cannot be stored")
@@ -410,7 +411,7 @@ def _upgraded(text: bytes) -> bytes:
     return msgspec.json.encode(data)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=_as_text)
+_ENCODER = msgspec.json.Encoder(enc_hook=as_text)
 
 
 def encode(item: Cluster | Host | InfraEnv) -> bytes:
@@ -428,7 +429,7 @@ def decode(text: bytes, kind: type[Stored]) -> Stored:
 
 def as_map(item: Cluster | Host | InfraEnv) -> JsonMap:
     """Return the item as a map of JSON values, private fields included."""
-    data: JsonMap = msgspec.to_builtins(item, enc_hook=_as_text)
+    data: JsonMap = msgspec.to_builtins(item, enc_hook=as_text)
     return data
 
 

@@ -4,10 +4,12 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import time
 from contextlib import suppress
@@ -19,6 +21,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from installer.common import certificates
+from installer.testing.service.rendezvous_kit import Running
 from installer.tui.checks import mirrors_of
 from installer.tui.host import parse_nics
 from installer.tui.program import program
@@ -33,6 +36,9 @@ ip link set far up
 ip address add {ADDRESS}/24 dev eth0
 """
 SECONDS = 20
+# From the first line to the last: buttons of an earlier page may still stand below when a page's first lines are there.
+CHOSEN = ("is the rendezvous host.", "<Change the rendezvous host>")
+KINDS = {"CERT": "crt", "KEY": "key"}
 ENTER, TAB, ESCAPE = "\r", "\t", "\x1b"
 
 
@@ -138,10 +144,14 @@ def test_this_machine_becomes_the_rendezvous_host_and_another_choice_is_possible
     assert list(usages) == [ExtendedKeyUsageOID.SERVER_AUTH]
 
     console.press(ENTER)
+    console.until("The service does not answer: ")
+    console.press(ENTER)
+    console.until(*CHOSEN)
+    console.press(TAB + ENTER)
     console.until("Whoever has it may install clusters", TOKEN)
     console.press(ESCAPE)
-    console.until("<Change the rendezvous host>")
-    console.press(TAB + ENTER)
+    console.until(*CHOSEN)
+    console.press(TAB * 2 + ENTER)
     console.until("Its service ends.")
     console.press(TAB + ENTER)
     console.until("<Use this rendezvous IP>")
@@ -169,6 +179,47 @@ def test_a_wrong_rendezvous_ip_is_said_with_what_was_tried_and_kept_only_on_dema
     console.until("waits for the rendezvous host at 10.9.0.78")
     assert "NODE_ZERO_IP=10.9.0.78\n" in (root / "etc/assisted/rendezvous-host.env").read_text()
     assert not (root / "opt/agent/tls/service.crt").exists()
+
+
+def test_a_code_is_exchanged_for_the_token_once(console, root, tmp_path):
+    """With the real service in the host's namespace, and curl in the place of a browser."""
+    service = Running(tmp_path)
+    token = service.keys.token("userAuth")
+    template = root / "etc/assisted/rendezvous-host.env.template"
+    template.write_text(template.read_text().replace(TOKEN, token))
+    console.until("Rendezvous IP")
+    console.press(TAB * 2 + ENTER)
+    console.until("Which of its addresses")
+    console.press(ENTER)
+    console.until("is the rendezvous host.")
+    inside = ["nsenter", "--target", str(console.pid), "--net"]
+    ca, url = str(root / "opt/agent/tls/ca.crt"), f"https://{ADDRESS}:8090"
+    tls = {f"HTTPS_{kind}_FILE": str(root / f"opt/agent/tls/service.{part}") for kind, part in KINDS.items()}
+    environment = service.env | tls | {"SERVICE_BASE_URL": url, "LISTEN_PORT": "8090", "LISTEN_HOST": ADDRESS}
+
+    def exchange(code):
+        asked = [*inside, "curl", "-sS", "--cacert", ca, "--json", json.dumps({"code": code}), f"{url}/page/token"]
+        return json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
+
+    with (tmp_path / "service.log").open("w") as log:
+        process = subprocess.Popen(
+            [*inside, sys.executable, "-m", "installer.rendezvous"], env=environment, cwd=tmp_path, stderr=log
+        )
+    try:
+        console.until("Open in a browser: ")
+        console.press(ENTER)
+        code = re.search(r"([A-Z]{4})-([A-Z]{4}) It is good", console.until("It is good for one browser"))
+        assert exchange("BBBB-BBBB")["message"].startswith("this code is wrong")
+        console.until(f"Wrong codes that were tried: 1, the last from {ADDRESS}.")
+        assert exchange(f" {code[1]}{code[2]}".lower()) == {"token": token}
+        console.until(f"The code was used by a browser at {ADDRESS}.")
+        assert exchange(code[1] + code[2])["code"] == 401
+        written = (tmp_path / "service.log").read_text()
+        assert "a wrong code was sent" in written
+        assert [secret for secret in (code[1], token) if secret in written] == []
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_what_is_chosen_elsewhere_ends_the_question_and_who_wants_to_log_in_can(console, root):

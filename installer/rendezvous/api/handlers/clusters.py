@@ -62,7 +62,7 @@ async def get(service: Service, request: web.Request) -> Response:
     # The specification has a query parameter; a header is accepted too.
     header, parameter = request.headers.get("exclude-hosts"), request.query.get("exclude-hosts")
     excluded = boolean(header, "exclude-hosts", "header") or boolean(parameter, "exclude-hosts")
-    etag = service.views.etag(cluster.id)
+    etag = service.views.tag(cluster)
     if answer := unchanged(request, etag):
         return answer
     return await send(request, await service.views.parts(cluster, not excluded, full=is_user(request)), tags(etag))
@@ -71,9 +71,10 @@ async def get(service: Service, request: web.Request) -> Response:
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}"""
     body = await body_of(request, requests.ClusterUpdate)
-    cluster = _cluster(service, request)
-    cluster = clusters.update(service.engine, cluster.id, body)
-    return reply(service.views.cluster(cluster), 201)
+    # From here on nobody else has a turn.
+    service.views.check_unchanged(request, _cluster(service, request))
+    cluster = clusters.update(service.engine, request.match_info["cluster_id"], body)
+    return reply(service.views.cluster(cluster), 201, service.views.tag(cluster))
 
 
 async def delete(service: Service, request: web.Request) -> Response:

@@ -63,13 +63,17 @@ async def list_all(service: Service, request: web.Request) -> Response:
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts/{id}"""
     await service.reconcile_pending(service.engine.store.host(*_ids(request)).cluster_id)
-    return reply(service.views.host(service.engine.store.host(*_ids(request))))
+    host = service.engine.store.host(*_ids(request))
+    return reply(service.views.host(host), etag=service.views.tag(host))
 
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}/hosts/{id}"""
     body = await body_of(request, hostrequests.HostUpdate)
-    return reply(service.views.host(hostchanges.update(service.engine, *_ids(request), body)), 201)
+    # From here on nobody else has a turn.
+    service.views.check_unchanged(request, service.engine.store.host(*_ids(request)))
+    host = hostchanges.update(service.engine, *_ids(request), body)
+    return reply(service.views.host(host), 201, service.views.tag(host))
 
 
 async def delete(service: Service, request: web.Request) -> Response:

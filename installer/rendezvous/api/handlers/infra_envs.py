@@ -87,14 +87,16 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}"""
-    return reply(shown(service, _infra_env(service, request), request))
+    infra_env = _infra_env(service, request)
+    return reply(shown(service, infra_env, request), etag=service.views.tag(infra_env))
 
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
     body = await body_of(request, hostrequests.InfraEnvUpdate)
+    service.views.check_unchanged(request, _infra_env(service, request))
     changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body, image_check(service))
-    return reply(shown(service, changed, request), 201)
+    return reply(shown(service, changed, request), 201, service.views.tag(changed))
 
 
 async def delete(service: Service, request: web.Request) -> Response:

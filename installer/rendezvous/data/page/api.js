@@ -24,12 +24,12 @@ export class ApiError extends Error {
   }
 }
 
-async function ask(method, path, body) {
+async function ask(method, path, body, etag) {
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const kind = body === undefined ? {} : { "Content-Type": "application/json" };
+  const kind = { ...(body === undefined ? {} : { "Content-Type": "application/json" }), ...(etag ? { "If-Match": etag } : {}) };
   let answer;
   try {
-    answer = await fetch(API + path, { method, headers: { ...headers(), ...kind }, cache: "no-store", ...sent });
+    answer = await fetch(path.startsWith("/page/") ? path : API + path, { method, headers: { ...headers(), ...kind }, cache: "no-store", ...sent });
   } catch (error) {
     throw new ApiError(0, "The service does not answer. What you have entered is kept: try again when the page is live.");
   }
@@ -37,18 +37,26 @@ async function ask(method, path, body) {
   let said = {};
   try { said = await answer.json(); } catch (error) { /* a proxy's page: its status is all there is to say */ }
   const reason = said.reason || said.message || "the service answered " + answer.status;
-  throw new ApiError(answer.status, answer.status === 401 ? "The service does not take this token: " + reason : reason);
+  throw new ApiError(answer.status, answer.status === 401 && path !== CODES ? "The service does not take this token: " + reason : reason);
 }
 
-/* The answer's JSON, its text when it is another type, null when it is empty. Throws ApiError. */
-export async function call(method, path, body) {
-  const answer = await ask(method, path, body);
+async function content(answer) {
   const text = await answer.text();
   if (!text) return null;
   return (answer.headers.get("Content-Type") || "").includes("json") ? JSON.parse(text) : text;
 }
 
+/* The answer's JSON, its text when it is another type, null when it is empty. Throws ApiError: of status 412 where
+   `etag` names another state than there is. */
+export const call = async (method, path, body, etag) => content(await ask(method, path, body, etag));
+
 export const get = (path) => call("GET", path);
+
+/* What there is, and the name of its state. Throws ApiError. */
+export async function read(path) {
+  const answer = await ask("GET", path);
+  return { value: await content(answer), etag: answer.headers.get("ETag") };
+}
 
 /* A small file as the browser's download. Throws ApiError. */
 export async function download(path, name) {
@@ -58,6 +66,13 @@ export async function download(path, name) {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+/* The token for what a person has typed: itself, or the one that a rendezvous host's code stands for. Throws ApiError. */
+const CODES = "/page/token";
+export async function tokenOf(typed) {
+  const text = typed.trim().replace(/^Bearer /, "");
+  return /^[a-z]{4}[ -]?[a-z]{4}$/i.test(text) ? (await call("POST", CODES, { code: text })).token : text;
 }
 
 /* Paths of the API, with ids escaped. */

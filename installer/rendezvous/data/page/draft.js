@@ -1,6 +1,9 @@
 /* A form's content: what it began with, what was entered, and what somebody else has changed meanwhile. */
-import { ApiError, call, get } from "./api.js";
+import { ApiError, call, get, read as stateOf } from "./api.js";
 import { useEffect, useState } from "./vendor/preact-htm.js";
+
+/* How often somebody else may be quicker. */
+const TRIES = 4;
 
 /* A pull secret, or an address with a login, as a proxy's may have. */
 const secret = (name, value) => name === "pull_secret" || /:\/\/[^/\s]+@/.test(value);
@@ -100,8 +103,10 @@ export function useResource(path, again) {
 
    `read` makes the form's values of the API's answer, `body` the request's of the form's changed values; `also` sends
    what has an address of its own. */
-export async function patch({ path, draft, read, body, reload, also }) {
-  const latest = read(await get(path));
+export async function patch(form, again = TRIES) {
+  const { path, draft, read, body, reload, also } = form;
+  const { value, etag } = await stateOf(path);
+  const latest = read(value);
   const { changed, conflicts } = draft.against(latest);
   if (Object.keys(conflicts).length) {
     reload();
@@ -109,7 +114,13 @@ export async function patch({ path, draft, read, body, reload, also }) {
       + "Choose beside the field which value is to stay, then save again.");
   }
   const sent = body(changed, { ...latest, ...changed });
-  if (Object.keys(sent).length) await call("PATCH", path, sent);
+  try {
+    if (Object.keys(sent).length) await call("PATCH", path, sent, etag);
+  } catch (error) {
+    /* Somebody else was quicker, maybe with another field. */
+    if (error.status === 412 && again) return patch(form, again - 1);
+    throw error;
+  }
   if (also) await also(changed);
   draft.saved({ ...latest, ...changed });
   reload();

@@ -1,5 +1,5 @@
 /* The page: its addresses, the overview of all clusters, and the steps of one. */
-import { cluster as at, mayChange, scheme } from "./api.js";
+import { cluster as at, mayChange, scheme, tokenOf } from "./api.js";
 import { remembers, restore, useResource } from "./draft.js";
 import { counted, Details as Fold, failing, HostList, Status, Verdict } from "./hostcard.js";
 import { TITLES } from "./remedies.js";
@@ -121,10 +121,11 @@ function App() {
   return html`<${Overview} state=${state} />`;
 }
 
-$("token-form").addEventListener("submit", (event) => {
+$("token-form").addEventListener("submit", async (event) => {
   event.preventDefault();
-  sessionStorage.setItem("token", $("token").value.trim().replace(/^Bearer /, ""));
+  const typed = $("token").value;
   $("token").value = "";
+  try { sessionStorage.setItem("token", await tokenOf(typed)); } catch (error) { say(error.message); return; }
   say("");
   connect();
 });
