@@ -47,7 +47,7 @@ def done(step):
 def once(wanted, host, credentials, outcome):
     """Take a step with that outcome, where it has an action that can have one."""
     step = plan(wanted, host, credentials)
-    if step.action in (Action.NOTHING, Action.ATTACH):
+    if step.action in (Action.NOTHING, Action.ATTACH, Action.DELETE):
         outcome = Done()
     elif step.action is Action.REGISTER and credentials is MISSING:
         outcome = Failed("no Secret")
@@ -131,19 +131,22 @@ def test_an_error_has_type_message_and_count_together(history):
         assert failed == bool(host.message) == (host.operational is Operational.ERROR)
 
 
-def test_the_states_and_error_types_of_the_reference_are_all_reached():
+def test_the_states_error_types_and_events_of_the_reference_are_all_reached():
     """All that a few kinds of wishes and outcomes lead to, in whatever order."""
     wishes = [
         Wanted(), Wanted(managed=False), Wanted(image="a"), Wanted(image="b"), Wanted(externally_provisioned=True),
         Wanted(detached=True), Wanted(image="a", deleting=True), Wanted(deleting=True), Wanted(inspect_again=True),
+        Wanted(inspection=False),
     ]  # fmt: skip
-    reached, todo = {Host()}, [Host()]
+    reached, todo, events = {Host()}, [Host()], set()
     while todo:
         host = todo.pop()
         for wanted in wishes:
             for outcome in (Done(), Failed("it broke")):
                 for credentials in Credentials:
-                    after = once(wanted, host, credentials, outcome)[1].host
+                    settled = once(wanted, host, credentials, outcome)[1]
+                    events |= {reason for reason, _ in settled.events}
+                    after = settled.host
                     # More failures change no more.
                     after = replace(
                         after, errors=min(after.errors, 4), provisioning_failures=after.provisioning_failures > 0
@@ -154,6 +157,12 @@ def test_the_states_and_error_types_of_the_reference_are_all_reached():
     assert {host.state for host in reached} == set(State)
     assert {host.fault for host in reached} == set(Fault)
     assert {host.operational for host in reached} == set(Operational)
+    assert events == {
+        "Discovered", "Registered", "BMCAccessValidated", "InspectionStarted", "InspectionComplete",
+        "InspectionSkipped", "ProvisioningStarted", "ProvisioningComplete", "DeprovisioningStarted",
+        "DeprovisioningComplete", "RegistrationError", "ProvisionedRegistrationError", "InspectionError",
+        "PreparationError", "ProvisioningError", "PowerManagementError", "DetachError",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("state", [State.REGISTERING, State.PREPARING, State.PROVISIONING, State.PROVISIONED])

@@ -192,6 +192,22 @@ def test_a_host_boots_is_paired_handed_over_and_deleted(server, api, bmc, iso):
     assert {"BMCCredentialError", "Registered", "ProvisioningStarted", "DeprovisioningComplete"} <= reasons
 
 
+def test_hardware_of_an_annotation_is_taken_where_nothing_is_inspected_and_text_is_not(api, bmc):
+    hardware = "inspect.metal3.io/hardwaredetails"
+    host(api, bmc, annotations={hardware: '{"hostname": "typed"}'}, online=False)
+    secret(api)
+    until(api, "available")
+    assert api.get(HARDWARE_DATA, Key("ns", "a"))["spec"]["hardware"]["hostname"] == "typed"
+    annotation = {"metadata": {"annotations": {hardware: "no JSON"}}}
+    api.patch(BARE_METAL_HOST, Key("ns", "a"), annotation)
+    wait_for("removal", lambda: hardware not in api.get(BARE_METAL_HOST, Key("ns", "a"))["metadata"]["annotations"])
+    assert api.get(HARDWARE_DATA, Key("ns", "a"))["spec"]["hardware"]["hostname"] == "typed"
+    wait_for(
+        "events",
+        lambda: {"UpdateHardwareDetails", "RemoveAnnotation"} <= {item["reason"] for item in api.list(EVENT, "ns")[0]},
+    )
+
+
 def test_a_host_whose_secret_goes_first_is_switched_off(api, bmc, iso):
     """As by `kubectl delete` of a file or a namespace with both."""
     secret(api)

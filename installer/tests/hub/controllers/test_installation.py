@@ -8,6 +8,7 @@ from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
+    EVENT,
     INFRA_ENV,
     SECRET,
     Key,
@@ -34,6 +35,7 @@ def test_one_node_from_its_resources_to_installed(world):
     world.progress(key, machine, Stage.STARTING, Stage.INSTALLING, Stage.WRITING, Stage.REBOOTING)
     world.wait(AGENT_CLUSTER_INSTALL, key, "Completed", "False InstallationInProgress")
     world.wait(CLUSTER_DEPLOYMENT, key, "Provisioned", "False Provisioning")
+    assert "InstallationStarted" in {event["reason"] for event in world.api.list(EVENT, key.namespace)[0]}
     host = world.user.hosts(uid_of(world.get(INFRA_ENV, key)))[0]
     assert (host["requested_hostname"], json.loads(host["node_labels"])) == ("renamed", {"a.example/b": "c"})
     world.reached(agent, Stage.REBOOTING)

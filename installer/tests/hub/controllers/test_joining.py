@@ -27,6 +27,7 @@ from installer.hub.kube.kinds import (
     AGENT,
     AGENT_CLUSTER_INSTALL,
     CLUSTER_DEPLOYMENT,
+    EVENT,
     INFRA_ENV,
     SECRET,
     Key,
@@ -77,14 +78,16 @@ def kubeconfig(server: ApiServer) -> str:
     return json.dumps({"clusters": [entry], "contexts": [context], "users": users, "current-context": "x"})
 
 
-def imported(world: HubWorld, installed: ApiServer, name: str, **install: Any) -> Key:
-    """Apply a cluster that somebody else has installed; its key."""
+def imported(world: HubWorld, installed: ApiServer, name: str, *, is_late: bool = False, **install: Any) -> Key:
+    """Apply a cluster that somebody else has installed; its key. ``is_late``: its InfraEnv is bound to no cluster."""
     image = world.service.releases[VERSION]
     world.user.put_release(image, world.service.pull_secret)
     objects = dict(cluster_objects(name, image, world.service.pull_secret))
     metadata = {"adminKubeconfigSecretRef": {"name": f"{name}-theirs"}, "clusterID": str(uuid.uuid4()), "infraID": "x"}
     objects[CLUSTER_DEPLOYMENT]["spec"] |= {"installed": True, "clusterMetadata": metadata}
     objects[AGENT_CLUSTER_INSTALL]["spec"] |= install
+    if is_late:
+        del objects[INFRA_ENV]["spec"]["clusterRef"]
     world.apply(*objects.items())
     put_secret(world, f"{name}-theirs", "kubeconfig", kubeconfig(installed))
     return Key(NAMESPACE, name)
@@ -137,6 +140,45 @@ def test_a_worker_is_added_to_an_imported_cluster_and_taken_out_of_it(
     assert spoken.get(spoke.NODE, Key("", "host-3")) is None
     spoken.close()
     back.close()
+
+
+def test_a_cluster_that_does_not_answer_holds_neither_an_agent_that_leaves_nor_for_ever_one_that_is_deleted(
+    world: HubWorld, installed: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "PATIENCE", 0.2)
+    key = imported(world, installed, "silent", is_late=True)
+    world.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
+    spoken = installed.api()
+    added = []
+    for number in (4, 5):
+        machine = Machine(number, Network())
+        agent = world.register(key, machine)
+        world.change(AGENT, agent, approved=True, clusterDeploymentName={"name": "silent", "namespace": NAMESPACE})
+        world.wait(AGENT, agent, "Bound", "False Binding")
+        world.register(key, machine)
+        world.poll_until(key, [machine], lambda machine=machine: "install" in world.steps.get(machine.id, ()))
+        world.progress(key, machine, Stage.STARTING, Stage.REBOOTING)
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        spoken.create(spoke.NODE, spoke.NODE.new(Key("", f"host-{number}"), status=status))
+        world.wait(AGENT, agent, "Installed", "True InstallationCompleted")
+        added.append(agent)
+    spoken.close()
+    installed.close()
+
+    def reasons(name: str) -> set[str]:
+        found = world.api.list(EVENT, NAMESPACE)[0]
+        return {event["reason"] for event in found if event["involvedObject"]["name"] == name}
+
+    leaving, deleted = added
+    assert "HostRegistered" in reasons("silent")
+    world.api.delete(AGENT, deleted)
+    world.wait(AGENT, deleted, "Cleanup", "False CleanupFailed")
+    monkeypatch.setattr(agents, "LONGEST_CLEANUP", 0.0)
+    world.gone((AGENT, deleted))
+    assert "CleanupGivenUp" in reasons(deleted.name)
+    world.change(AGENT, leaving, clusterDeploymentName=None)
+    world.wait(AGENT, leaving, "Bound", "False UnbindingPendingUserAction")
+    assert "NodeNotRemoved" in reasons(leaving.name)
 
 
 class Curious(Machine):
