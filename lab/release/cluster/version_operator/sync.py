@@ -456,8 +456,9 @@ class Syncer:
     def _latest(self, cluster_version: Object) -> Work:
         """Return the work that the status tells of already, to tell more beside it."""
         entry = ((cluster_version.get("status") or {}).get("history") or [{}])[0]
-        done = entry.get("image") == self._work.image and entry.get("state") == "Completed"
-        return replace(self._work, done=self._work.total, complete=True) if done else self._work
+        work = replace(self._work, **{name: entry[name] for name in ("version", "image") if name in entry})
+        done = entry.get("state") == "Completed"
+        return replace(work, done=work.total, complete=True) if done else work
 
     def _let_go(self) -> None:
         """Give the lease up, so that whoever is next need not wait for its end."""
