@@ -423,6 +423,8 @@ class Syncer:
         if release is None:
             return False
         self.report(upgrader.work(release))
+        # From now on no revision of this release begins: it would put this version operator back.
+        begun, self.rollout.begun = self.rollout.begun, set()
         try:
             upgrader.hand_over(release, stop)
         except (ApiError, Stopped):
@@ -430,6 +432,9 @@ class Syncer:
         except ClusterError as error:
             log.warning("%s", error)
             self.report(upgrader.work(release, not_started(error)))
+        finally:
+            if not stop.is_set():
+                self.rollout.begun = begun
         return True
 
     @contextlib.contextmanager
