@@ -461,7 +461,8 @@ class Syncer:
     def _latest(self, cluster_version: Object) -> Work:
         """Return the work that the status tells of already, to tell more beside it."""
         entry = ((cluster_version.get("status") or {}).get("history") or [{}])[0]
-        work = replace(self._work, **{name: entry[name] for name in ("version", "image") if name in entry})
+        version, image = entry.get("version", self._work.version), entry.get("image", self._work.image)
+        work = replace(self._work, version=version, image=image)
         done = entry.get("state") == "Completed"
         return replace(work, done=work.total, complete=True) if done else work
 

@@ -185,7 +185,7 @@ def test_another_wish_ends_the_pass(running):
 def test_what_is_told_before_the_next_release_is_let_in_keeps_the_history(running):
     """The version operator of a release that is wanted no more may start once again."""
     syncer, api, *_ = running
-    history = [{**HISTORY[0], "version": "4.18.2", "image": "newest"}, *HISTORY]
+    history = [HISTORY[0] | {"version": "4.18.2", "image": "newest"}, *HISTORY]
     api.version["status"] = {"history": history}
     syncer.report(syncer._latest(api.version))
     assert api.version["status"]["history"] == history
