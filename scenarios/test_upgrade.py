@@ -37,7 +37,8 @@ def kill_version_operator(installation: Installation, node: str) -> None:
         """Kill what runs: a container that is about to start, or has just been replaced, cannot be."""
         [container] = installation.kubectl_json(*words)["status"]["containerStatuses"]
         name = container["containerID"].removeprefix("containerd://")
-        return installation.lab.nodes[node].ssh().run(f"{ctr} tasks kill --signal SIGKILL {name}").returncode == 0
+        done = installation.lab.nodes[node].ssh().run(f"{ctr} tasks kill --signal SIGKILL {name}")
+        return bool(done.returncode == 0)
 
     wait_until(killed, ACKNOWLEDGED_SECONDS, f"the version operator of {node} to run, and to be killed")
 
