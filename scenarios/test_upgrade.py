@@ -30,11 +30,17 @@ VERSION_OPERATOR = "openshift-cluster-version"
 def kill_version_operator(installation: Installation, node: str) -> None:
     """End the version operator of a node by its container's id, as the kernel does when memory runs out."""
     words = ("-n", VERSION_OPERATOR, "get", "pod", f"cluster-version-operator-{node}")
-    [container] = installation.kubectl_json(*words)["status"]["containerStatuses"]
-    name = container["containerID"].removeprefix("containerd://")
     # Its own patience is 10 s, which a busy machine takes to answer.
     ctr = "sudo ctr --connect-timeout 120s --namespace k8s.io"
-    installation.lab.nodes[node].ssh().check_output(f"{ctr} tasks kill --signal SIGKILL {name}")
+
+    def killed() -> bool:
+        """Kill what runs: a container that is about to start, or has just been replaced, cannot be."""
+        [container] = installation.kubectl_json(*words)["status"]["containerStatuses"]
+        name = container["containerID"].removeprefix("containerd://")
+        done = installation.lab.nodes[node].ssh().run(f"{ctr} tasks kill --signal SIGKILL {name}")
+        return bool(done.returncode == 0)
+
+    wait_until(killed, ACKNOWLEDGED_SECONDS, f"the version operator of {node} to run, and to be killed")
 
 
 def images(installation: Installation) -> set[str]:

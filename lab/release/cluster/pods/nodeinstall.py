@@ -27,7 +27,7 @@ from typing import Any
 
 from installer.common.formats import yamltext
 from installer.common.secretfiles import write_private
-from lab.release.cluster.errors import ClusterError, RolledBack, WaitError
+from lab.release.cluster.errors import ClusterError, RolledBack, Superseded, WaitError
 from lab.release.cluster.pods import pacemaker
 from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, MEMBER_ID, PODS
 from lab.release.cluster.pods.pod import CONTENT_ENV
@@ -209,9 +209,13 @@ def interrupts(old: Path, new: Path) -> bool:
 
 def not_running(manifests: Sequence[Path], resources: Path) -> str:
     """Return the first of these static pods that does not run, runs beside an older one, or does not answer, and the
-    reason; empty when all are well."""
+    reason; empty when all are well. Raises Superseded when another hand has replaced one: it would be waited for in
+    vain, and to take it back would undo an update's wish."""
     processes = _processes()
     for manifest in manifests:
+        placed = resources.parent / "manifests" / kubelets_name(manifest)
+        if placed.exists() and placed.read_bytes() != manifest.read_bytes():
+            raise Superseded(f"{placed.name} has been replaced by that of another release")
         pod = yamltext.load(manifest.read_text())
         name = str(pod["metadata"]["name"])
         env = {entry["name"]: entry.get("value") for entry in pod["spec"]["containers"][0].get("env") or []}
@@ -313,7 +317,7 @@ def prune(resources: Path, kept: int = KEPT) -> None:
 
 def revise(files: Path, pods: Path, kubernetes: Path, *, revision: int, before: int) -> None:
     """Replace a revision that runs by another. Raises RolledBack when that does not answer in time and the one before
-    is back; OSError."""
+    is back; Superseded, having taken nothing back, when another release has its turn; OSError."""
     resources = kubernetes / "static-pod-resources"
     old, new = resources / f"{DIRECTORY}{before}", resources / f"{DIRECTORY}{revision}"
     adopt(old, files, pods, kubernetes)
@@ -351,7 +355,7 @@ def revise(files: Path, pods: Path, kubernetes: Path, *, revision: int, before: 
 
 
 def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path, *, revision: int = 1, before: int = 0) -> None:
-    """Run the whole installation. Raises WaitError, RolledBack, OSError."""
+    """Run the whole installation. Raises WaitError, RolledBack, Superseded, OSError."""
     if before:
         revise(files, pods, kubernetes, revision=revision, before=before)
         return

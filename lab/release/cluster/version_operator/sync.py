@@ -423,6 +423,8 @@ class Syncer:
         if release is None:
             return False
         self.report(upgrader.work(release))
+        # From now on no revision of this release begins: it would put this version operator back.
+        begun, self.rollout.begun = self.rollout.begun, set()
         try:
             upgrader.hand_over(release, stop)
         except (ApiError, Stopped):
@@ -430,6 +432,9 @@ class Syncer:
         except ClusterError as error:
             log.warning("%s", error)
             self.report(upgrader.work(release, not_started(error)))
+        finally:
+            if not stop.is_set():
+                self.rollout.begun = begun
         return True
 
     @contextlib.contextmanager
@@ -456,8 +461,10 @@ class Syncer:
     def _latest(self, cluster_version: Object) -> Work:
         """Return the work that the status tells of already, to tell more beside it."""
         entry = ((cluster_version.get("status") or {}).get("history") or [{}])[0]
-        done = entry.get("image") == self._work.image and entry.get("state") == "Completed"
-        return replace(self._work, done=self._work.total, complete=True) if done else self._work
+        version, image = entry.get("version", self._work.version), entry.get("image", self._work.image)
+        work = replace(self._work, version=version, image=image)
+        done = entry.get("state") == "Completed"
+        return replace(work, done=work.total, complete=True) if done else work
 
     def _let_go(self) -> None:
         """Give the lease up, so that whoever is next need not wait for its end."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from installer.common.formats import yamltext
 from lab.release.cluster import tls
-from lab.release.cluster.errors import RolledBack
+from lab.release.cluster.errors import RolledBack, Superseded
 from lab.release.cluster.kube.conditions import Finding
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import revisions, scaling
@@ -313,6 +313,23 @@ def test_a_node_goes_back_to_what_it_ran_when_the_new_revision_does_not_run(host
             nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
     assert (resources / "etcd-certs" / "ca.crt").read_text() == "old"
     assert (kubernetes / "manifests" / "etcd-pod.yaml").read_text() == manifest("old")
+
+
+def test_what_another_release_has_replaced_meanwhile_is_neither_awaited_nor_taken_back(host, monkeypatch):
+    """A wish that changes half-way: the next version operator is handed over to while a revision is under way."""
+    kubernetes, files, pods = host
+    placed = kubernetes / "manifests" / "etcd-pod.yaml"
+
+    def processes():
+        placed.write_text(manifest("newest"))
+        return {"etcd/old": [60.0]}
+
+    monkeypatch.setattr(nodeinstall, "REVISION_SECONDS", 60.0)
+    monkeypatch.setattr(nodeinstall, "_processes", processes)
+    with pytest.raises(Superseded):
+        nodeinstall.revise(files, pods, kubernetes, revision=2, before=1)
+    assert placed.read_text() == manifest("newest")
+    assert not (kubernetes / "static-pod-resources" / "control-plane-pod-2" / nodeinstall.REFUSED).exists()
 
 
 def test_a_refusal_of_another_content_does_not_count(host, monkeypatch):

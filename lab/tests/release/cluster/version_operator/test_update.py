@@ -1,6 +1,7 @@
 """An update's pass: the payload's order, operators one after the other, what ends it, and what is told of it."""
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from lab.release.cluster.version_operator.sync import CONFIG, Syncer
 from lab.release.cluster.version_operator.upgrade import updating
 
 OLD, NEW = "4.18.0", "4.18.1"
-HISTORY = [
+HISTORY: list[dict[str, Any]] = [
     {"state": "Partial", "version": NEW, "image": "new", "startedTime": "t", "completionTime": None, "verified": True},
     {
         "state": "Completed",
@@ -180,6 +181,16 @@ def test_another_wish_ends_the_pass(running):
     syncer.wake.set()
     with pytest.raises(Superseded):
         syncer.update(stop)
+
+
+def test_what_is_told_before_the_next_release_is_let_in_keeps_the_history(running):
+    """The version operator of a release that is wanted no more may start once again."""
+    syncer, api, *_ = running
+    newest = {**HISTORY[0], "version": "4.18.2", "image": "newest"}
+    history = [newest, *HISTORY]
+    api.version["status"] = {"history": history}
+    syncer.report(syncer._latest(api.version))
+    assert api.version["status"]["history"] == history
 
 
 def test_what_is_to_be_deleted_and_of_a_kind_that_is_gone_is_deleted(running, monkeypatch):
