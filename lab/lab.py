@@ -228,7 +228,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     def dismiss(self, name: str) -> None:
         """Take a machine out of the lab: out of the load balancer, switched off, and no longer among its machines.
-        Its console stays as evidence. Raises LabError, DriverError."""
+        Its console stays as evidence; its memory and vCPUs are other labs'. Raises LabError, DriverError."""
         node = self.nodes[name]
         rest = tuple(spec for spec in self.topology.nodes if spec.name != name)
         self.topology = msgspec.structs.replace(self.topology, nodes=rest)
@@ -243,6 +243,7 @@ class Lab(AbstractContextManager["Lab"]):
             log.warning("evidence: %s", collector.missing[0])
         del self.nodes[name]
         self._note(topology=self.topology)
+        _ledger().shrink(self.id, budget.need_of(self.topology))
 
     def keep(self) -> None:
         """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""

@@ -28,7 +28,10 @@ pytestmark = [
 
 @pytest.mark.parametrize(
     "deployment",
-    ["sno-ipv4-dhcp-uefi-interactive", "sno-ipv4-static-uefi-interactive", "compact-ipv4-dhcp-uefi-interactive"],
+    [
+        *("sno-ipv4-dhcp-uefi-interactive", "sno-ipv4-static-uefi-interactive"),
+        *("compact-ipv4-dhcp-uefi-interactive", "compact-ipv4-static-uefi-interactive"),
+    ],
     indirect=True,
 )
 def test_blank_machines_become_a_cluster(deployment: Deployment) -> None:
@@ -53,7 +56,7 @@ def test_blank_machines_become_a_cluster(deployment: Deployment) -> None:
         with lab.phase("restart"):
             restart_with_a_form_open(service, first)
     discover(service)
-    # One by the browser alone, the others by the API that the browser uses.
+    # Those without DHCP by the browser alone, the others by the API that the browser uses.
     by_browser = topology.addressing == "static"
     installation = install_by_browser(service, first.spec.ip) if by_browser else install_by_api(service)
     for node in lab.nodes.values():

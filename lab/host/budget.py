@@ -326,6 +326,14 @@ class Ledger:
             other = {"pid": pid, "started": started, "boot": boot_id()}
             entries[:] = [msgspec.structs.replace(e, **other) if e.lab == lab else e for e in entries]
 
+    def shrink(self, lab: str, amount: Amount) -> None:
+        """Give back the memory and vCPUs that a lab holds beyond `amount`; disks stay until the lab ends."""
+        with self._open() as entries:
+            for index, e in enumerate(entries):
+                if e.lab == lab:
+                    mib, vcpu = min(e.mib, amount.mib), min(e.vcpu, amount.vcpu)
+                    entries[index] = msgspec.structs.replace(e, mib=mib, vcpu=vcpu)
+
     def give_back(self, lab: str) -> None:
         """Drop a lab's entry."""
         with self._open() as entries:

@@ -167,31 +167,36 @@ def restart_with_a_form_open(service: Service, node: Node) -> None:
 
 
 def install_by_browser(service: Service, address: str) -> Interactive:
-    """Do on the rendezvous host's page, in a browser, what a person does there with a single machine."""
+    """Do on the rendezvous host's page, in a browser, what a person does there."""
     deployment = service.deployment
     lab, topology = deployment.lab, deployment.topology
     [infra_env] = service.call("list_infra_envs")
-    [host] = _hosts(service)
-    [(node, disk)] = _matched(service).values()
+    hosts = _matched(service)
+    names = {host["id"]: host["requested_hostname"] for host in _hosts(service)}
+    networks = {"Machine networks": topology.machine_network}
+    if topology.platform == "baremetal":
+        vips = {"API addresses": "api", "Ingress addresses": "ingress"}
+        networks |= {label: ",".join(topology.vips(kind)) for label, kind in vips.items()}
     with watching(lab, address, service.ca_pem) as page:
         wizard.sign_in(page, (service.directory / "auth/user-token").read_text().strip())
         values = {
             "Cluster name": topology.cluster_name,
             "Base domain": topology.base_domain,
-            "Control plane nodes": "1",
+            "Control plane nodes": str(len(topology.masters)),
             "Pull secret": lab.access.pull_secret,
             "SSH public key": lab.access.ssh_key,
             "Hosts come from": infra_env["id"],
         }
         cluster_id = wizard.create_cluster(page, values)
-        wizard.go_to(page, "Networking")
-        wizard.save(page, {"Machine networks": topology.machine_network})
-        wizard.go_to(page, "Hosts")
-        page.push(f"Change {host['requested_hostname']}", "summary")
-        # It can be saved once the host has been bound.
-        wizard.save(page, {"Host name": node.name, "Installation disk": disk}, READY_SECONDS)
+        for host_id, (node, disk) in hosts.items():
+            # Another step in between closes the form of the host before.
+            wizard.save_at(page, "Networking", networks)
+            wizard.go_to(page, "Hosts")
+            page.push(f"Change {names[host_id]}", "summary")
+            # It can be saved once the host has been bound.
+            wizard.save(page, {"Host name": node.name, "Installation disk": disk}, READY_SECONDS)
         with lab.phase("checks"):
-            wizard.wait_for_hosts(page, 1, READY_SECONDS)
+            wizard.wait_for_hosts(page, len(hosts), READY_SECONDS)
         with lab.phase("install"):
             wizard.install(page, READY_SECONDS)
             assert page.complaints == [], page.complaints

@@ -30,6 +30,13 @@ def test_what_is_taken_is_given_back(ledger):
     assert [e.lab for e in ledger.entries()] == ["b"]
 
 
+def test_a_lab_that_shrinks_gives_back_memory_and_vcpus(ledger):
+    ledger.take("a", Amount(600, 6, 4), this_process(), 0)
+    ledger.take("b", Amount(100, 1, 1), this_process(), 0)
+    ledger.shrink("a", Amount(400, 8, 2))
+    assert [str(e.amount) for e in ledger.entries()] == [str(Amount(400, 6, 4)), str(Amount(100, 1, 1))]
+
+
 def test_more_than_there_is_fails_at_once(ledger):
     with pytest.raises(BudgetError, match=r"has 1000 MiB .* for all labs: too little memory"):
         ledger.take("a", Amount(1001), this_process(), 3600)
