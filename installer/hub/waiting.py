@@ -70,7 +70,7 @@ def judge_deployment(obj: Json) -> Verdict:
     """Judge a ClusterDeployment."""
     if (obj.get("spec") or {}).get("installed"):
         return Verdict(done=True, sentences=["spec.installed is true"])
-    rows = [("ProvisionStopped", "True"), ("ProvisionFailed", "True")]
+    rows = [("ProvisionStopped", "True"), ("ProvisionFailed", "True"), ("Provisioned", "Unknown", "Error")]
     return Verdict(blocked=_blocks(obj, *rows), sentences=list(_sentences(obj)))
 
 

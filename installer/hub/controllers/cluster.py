@@ -16,7 +16,7 @@ from installer.assisted.errors import ClientError
 from installer.common.formats import jsontext
 from installer.hub.admission.clusters import cluster_install
 from installer.hub.conditions import condition, set_conditions
-from installer.hub.controllers.deployment import install_name
+from installer.hub.controllers.deployment import deployment_key, install_name
 from installer.hub.controllers.inputs import Inputs, naming, problem_of
 from installer.hub.kube.kinds import (
     AGENT,
@@ -396,6 +396,10 @@ class ClusterController:
             return None
         owners = install["metadata"].get("ownerReferences") or []
         cluster_id = next((item["uid"] for item in owners if item["kind"] == CLUSTER_DEPLOYMENT.name), "")
+        if deployment and uid_of(deployment) == cluster_id and install_name(deployment) != key_of(install).name:
+            # Another has taken its place, and the cluster is that one's.
+            self._hub.remove_finalizer(AGENT_CLUSTER_INSTALL, install, FINALIZER)
+            return None
         try:
             if cluster_id:
                 self._cancelled(cluster_id)
@@ -451,12 +455,6 @@ class ClusterController:
 
 
 INFRA_ENV_LABEL = "infraenvs.agent-install.openshift.io"
-
-
-def deployment_key(install: Mapping[str, Any]) -> Key:
-    """Return the key of an AgentClusterInstall's ClusterDeployment."""
-    name = (spec_of(install).get("clusterDeploymentRef") or {}).get("name")
-    return Key(key_of(install).namespace, str(name or ""))
 
 
 def cluster_of(agent: Mapping[str, Any]) -> Key | None:

@@ -30,10 +30,19 @@ class DeploymentController:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        hub.caches[CLUSTER_DEPLOYMENT].index(
+            "install", lambda obj: [str(Key(key_of(obj).namespace, install_name(obj)))]
+        )
 
     def watches(self) -> Mapping[Kind, Callable[[Json], Iterable[Key]]]:
-        """Return the deployment of an AgentClusterInstall."""
-        return {AGENT_CLUSTER_INSTALL: self._deployments_of}
+        """Return the deployment of an AgentClusterInstall, and others that name it."""
+        naming = self._hub.caches[CLUSTER_DEPLOYMENT]
+        return {
+            AGENT_CLUSTER_INSTALL: lambda install: {
+                deployment_key(install),
+                *map(key_of, naming.by("install", str(key_of(install)))),
+            }
+        }
 
     def reconcile(self, key: Key) -> float | None:
         """Copy what the AgentClusterInstall says; delete it before its ClusterDeployment goes."""
@@ -41,7 +50,9 @@ class DeploymentController:
         name = install_name(deployment) if deployment is not None else ""
         if deployment is None or not (name or is_deleted(deployment)):
             return None
-        install = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key.namespace, name))
+        install, others = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key.namespace, name)), ""
+        if install is not None and (owner := deployment_key(install)) != key:
+            install, others = None, f"AgentClusterInstall {name} belongs to ClusterDeployment {owner}"
         if is_deleted(deployment):
             if install is None:
                 self._hub.remove_finalizer(CLUSTER_DEPLOYMENT, deployment, FINALIZER)
@@ -54,7 +65,7 @@ class DeploymentController:
         if spec:
             deployment = self._hub.patch(CLUSTER_DEPLOYMENT, deployment, {"spec": spec})
         is_installed = bool(spec_of(deployment).get("installed"))
-        wanted = table.conditions(str(key), install, is_installed=is_installed)
+        wanted = table.conditions(str(key), install, is_installed=is_installed, problem=others)
         times = table.timestamps(before, install)
         conditions = set_conditions(before.get("conditions") or [], wanted, self._hub.now())
         self._hub.write_status(CLUSTER_DEPLOYMENT, deployment, {**before, **times, "conditions": conditions})
@@ -71,9 +82,11 @@ class DeploymentController:
             found["installed"] = True
         return found
 
-    def _deployments_of(self, install: Json) -> list[Key]:
-        reference: Mapping[str, Any] = spec_of(install).get("clusterDeploymentRef") or {}
-        return [Key(key_of(install).namespace, str(reference["name"]))] if reference.get("name") else []
+
+def deployment_key(install: Mapping[str, Any]) -> Key:
+    """Return the key of an AgentClusterInstall's ClusterDeployment."""
+    name = (spec_of(install).get("clusterDeploymentRef") or {}).get("name")
+    return Key(key_of(install).namespace, str(name or ""))
 
 
 def install_name(deployment: Mapping[str, Any]) -> str:

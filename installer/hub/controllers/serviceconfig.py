@@ -65,7 +65,8 @@ class ServiceConfigController:
         if config is None:
             return None
         if is_deleted(config):
-            self._withdraw()
+            if key.name == NAME:
+                self._withdraw()
             self._hub.remove_finalizer(AGENT_SERVICE_CONFIG, config, FINALIZER)
             return None
         try:

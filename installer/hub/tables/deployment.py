@@ -25,22 +25,23 @@ def by_type(conditions: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, A
     return {str(item.get("type")): item for item in conditions}
 
 
-def conditions(name: str, install: Mapping[str, Any] | None, *, is_installed: bool = False) -> list[Condition]:
+def conditions(
+    name: str, install: Mapping[str, Any] | None, *, is_installed: bool = False, problem: str = ""
+) -> list[Condition]:
     """Return all conditions of a ClusterDeployment. ``is_installed``: spec.installed, which never goes back.
 
-    ``install``: its AgentClusterInstall, None where there is none.
+    ``install``: its AgentClusterInstall, None where there is none; ``problem``: why the one that it names is not its.
     """
     found = by_type(((install or {}).get("status") or {}).get("conditions") or ())
     missing = [item for item in CONTRACT if item not in found]
     if missing:
         reason, subject = "Initialized", f"ClusterDeployment {name}"
-        text = f"{subject}: its AgentClusterInstall " + (
-            f"has no condition {', '.join(missing)} yet" if install else "does not exist yet"
-        )
+        lacks = f"has no condition {', '.join(missing)} yet" if install else "does not exist yet"
+        text = f"{subject}: {problem or f'its AgentClusterInstall {lacks}'}"
         wanted = [Condition(item, UNKNOWN, reason, text) for item in TYPES[:-1]]
         if is_installed:
             return [*wanted, Condition("Provisioned", TRUE, "Provisioned", f"{subject} is installed")]
-        if found:
+        if found or problem:
             return [*wanted, Condition("Provisioned", UNKNOWN, "Error", text)]
         return [*wanted, Condition("Provisioned", FALSE, "Provisioning", text)]
     copied = [Condition(f"{PREFIX}{item}", *_rest(found[item])) for item in CONTRACT]

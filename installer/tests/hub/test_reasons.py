@@ -6,7 +6,7 @@ from pathlib import Path
 
 HUB = Path(__file__).parents[2] / "hub"
 REFERENCE = HUB.parents[1] / "docs" / "reference" / "hub.md"
-#: Those of firmware updates, of hardware profiles, of annotations that the webhook refuses, and one that its row denies.
+#: Those of firmware updates, of hardware profiles, and of annotations that the webhook refuses.
 LEFT_OUT = {"Servicing", "ProfileSet", "InvalidAnnotationValue"}
 REASON = re.compile(r"\b[A-Z][A-Za-z]+\b")
 MAKERS = {"Condition", "Verdict", "event"}

@@ -12,12 +12,13 @@ from installer.hub.kube.kinds import (
     CLUSTER_DEPLOYMENT,
     EVENT,
     INFRA_ENV,
+    Key,
     annotations_of,
     uid_of,
 )
 from installer.hub.tables import cluster as table
 from installer.testing.engine.fleet_kit import Machine, Network
-from installer.testing.hub.world_kit import wait_until
+from installer.testing.hub.world_kit import NAMESPACE, cluster_objects, wait_until
 from installer.testing.service.service_kit import MARKS
 
 pytestmark = MARKS
@@ -94,6 +95,28 @@ def test_a_hub_whose_service_is_away_says_why_it_waits_and_goes_on(world):
     world.service.start()
     world.gone((CLUSTER_DEPLOYMENT, key), (ACI, key), (AGENT, agent), (INFRA_ENV, key))
     assert world.user.find_cluster(uid_of(before)) is None
+
+
+def test_a_deployment_that_names_anothers_install_neither_shows_nor_deletes_it(world):
+    copy, objects = Key(NAMESPACE, "copied"), dict(cluster_objects("mine", "", world.service.pull_secret))
+    world.apply((CLUSTER_DEPLOYMENT, CLUSTER_DEPLOYMENT.new(copy, spec=objects[CLUSTER_DEPLOYMENT]["spec"])))
+    world.wait(CLUSTER_DEPLOYMENT, copy, "Provisioned", "False Provisioning")
+    key = world.cluster("mine")
+    cluster_id = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
+    text = world.wait(CLUSTER_DEPLOYMENT, copy, "Provisioned", "Unknown Error")
+    assert text.endswith("AgentClusterInstall mine belongs to ClusterDeployment site/mine")
+    world.api.delete(CLUSTER_DEPLOYMENT, copy)
+    world.gone((CLUSTER_DEPLOYMENT, copy))
+    assert "deletionTimestamp" not in world.get(ACI, key)["metadata"]
+    # Another takes its place: what went before has no say in the cluster any more.
+    following = Key(NAMESPACE, "following")
+    world.apply((ACI, ACI.new(following, spec=world.get(ACI, key)["spec"])))
+    world.change(CLUSTER_DEPLOYMENT, key, clusterInstallRef={"name": "following"})
+    world.wait(ACI, following, "SpecSynced", "True SyncOK")
+    began = world.user.cluster(cluster_id)["created_at"]
+    world.api.delete(ACI, key)
+    world.gone((ACI, key))
+    assert world.user.cluster(cluster_id)["created_at"] == began
 
 
 def test_operators_that_are_killed_at_any_time_finish_an_installation_between_them(world):

@@ -8,6 +8,7 @@ import ssl
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -150,13 +151,17 @@ def test_a_cluster_that_does_not_answer_holds_neither_an_agent_that_leaves_nor_f
     world.wait(INFRA_ENV, key, "ImageCreated", "True InfraEnvAvailable")
     spoken = installed.api()
     added = []
+
+    def is_asked(machine: Machine) -> bool:
+        return "install" in world.steps.get(machine.id, ())
+
     for number in (4, 5):
         machine = Machine(number, Network())
         agent = world.register(key, machine)
         world.change(AGENT, agent, approved=True, clusterDeploymentName={"name": "silent", "namespace": NAMESPACE})
         world.wait(AGENT, agent, "Bound", "False Binding")
         world.register(key, machine)
-        world.poll_until(key, [machine], lambda machine=machine: "install" in world.steps.get(machine.id, ()))
+        world.poll_until(key, [machine], partial(is_asked, machine))
         world.progress(key, machine, Stage.STARTING, Stage.REBOOTING)
         status = {"conditions": [{"type": "Ready", "status": "True"}]}
         spoken.create(spoke.NODE, spoke.NODE.new(Key("", f"host-{number}"), status=status))
