@@ -93,6 +93,11 @@ def _of(fault: Fault | Simulated) -> Iterator[tuple[str, str]]:
         raise KeyError(name)
 
 
+def later(fault: Fault | Simulated) -> bool:
+    """Return whether a fault acts only once all hosts are ready."""
+    return any(kind in _PREPARES for kind, _ in _of(fault))
+
+
 def _phase(kind: str, begin: Moment) -> str:
     if begin.stage or begin.status == "installing":
         return "installation"
