@@ -10,6 +10,7 @@ from lab.deploy import Deployment
 from lab.errors import DaemonEndedError
 from lab.faults import Panic
 from lab.host.paths import cache_dir
+from scenarios.catalogue import truth
 from scenarios.catalogue.faulty import LABS, ROWS, Outcome, Row, Told, disturb, disturb_while
 from scenarios.catalogue.ids import words_of
 from scenarios.catalogue.scheduling import Durations
@@ -41,6 +42,8 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     if row.void:
         _void(row, deployment)
         return
+    # The run's evidence becomes a case for `ci/bench/run diagnosis`.
+    truth.leave(row, deployment.topology, deployment.lab.artifacts)
     by_hub = "hub" in words_of(row.id).variants
     outcome = _disturb_hub(row, deployment) if by_hub else disturb(deployment, row, partial(_unsaid, deployment))
     print(f"{row.name}: wait-for ended with {outcome.code} after {outcome.seconds:.0f} s; {outcome.errors[:3]}")

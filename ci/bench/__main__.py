@@ -17,6 +17,8 @@ SEED = whole_type(0, 1_000_000)
 DEFAULT = "image"
 #: Seeds for `judges` that nothing was chosen by.
 HELD_OUT = (90_001, 90_002, 90_003)
+#: Likewise for `diagnosis`, an installation each.
+CASES_HELD_OUT = tuple(range(90_101, 90_141))
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "judges": Benchmark(
         "node0's judges, scored on other people's labelled data",
         _run_of("judges.report", "data", "otava", "judge_seeds"),
+        alone=True,
+    ),
+    "diagnosis": Benchmark(
+        "how well failed installations' causes are named (docs/faults.md)",
+        _run_of("diagnosis", "cases", "case_seeds", "undisturbed"),
         alone=True,
     ),
     "oracle": Benchmark(
@@ -178,6 +185,12 @@ def _options_of_judges(parser: argparse.ArgumentParser) -> None:
         "--judge-seeds", type=SEED, nargs="+", default=HELD_OUT, metavar="SEED",
         help="judges: seeds of what is made up (default: those that were held out from building)",
     )  # fmt: skip
+    add("--cases", type=Path, metavar="DIR", help="diagnosis: cases there are (default: made by the swarm lane)")
+    add(
+        "--case-seeds", type=SEED, nargs="+", default=CASES_HELD_OUT, metavar="SEED",
+        help="diagnosis: seeds of cases to make (default: those that were held out from building)",
+    )  # fmt: skip
+    add("--undisturbed", type=COUNT, default=20, help="diagnosis: undisturbed installations (default: 20)")
 
 
 def problems(args: argparse.Namespace) -> Iterator[str]:

@@ -35,7 +35,8 @@ class Reason:
     @property
     def cause(self) -> str:
         """The owner of a fault, and the evidence for it."""
-        hit = next((hit for hit in self.diagnosis.shown if hit.symptom.label == self.diagnosis.label), None)
+        labelled = (hit for hit in self.diagnosis.shown if hit.symptom.label == self.diagnosis.label)
+        hit = self.diagnosis.cause or next(labelled, None)
         whose = " ".join(text for text in (self.diagnosis.label.value, self.diagnosis.component) if text)
         if hit is None:
             return whose

@@ -36,19 +36,22 @@ INVALID_UNKNOWN = "no symptom fits; read why it is invalid, then add one to lab/
 #: How many characters of a line are shown, and how many are searched.
 _LINE, _SEARCHED = 300, 4000
 _FIELDS = {"name", "where", "match", "label", "advice"}
+#: wait-for's errors, the first of which names the cause.
+_ERROR_LINE = re.compile(r"level=(?:error|fatal) ")
 #: Seconds of the processor's time that looking for one symptom in one run may take.
 LONGEST = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """A symptom: its expression, its place, and its meaning."""
+    """A symptom: its expression, its place, and its meaning; `cause` is a kind of docs/faults.md or empty."""
 
     name: str
     where: Sequence[str]
     match: re.Pattern[str]
     label: Label
     advice: str
+    cause: str = ""
 
     def first_hit(self, evidence: Mapping[str, str]) -> Hit | None:
         """Find where it shows first, if it does. Raises SymptomsError where its expression takes too long."""
@@ -91,9 +94,9 @@ class Hit:
 
 
 def _symptom(entry: Any, where: str) -> Symptom:
-    if not isinstance(entry, dict) or set(entry) != _FIELDS:
+    if not isinstance(entry, dict) or set(entry) - {"cause"} != _FIELDS:
         raise SymptomsError(f"{where}: must have exactly the fields {', '.join(sorted(_FIELDS))}")
-    for name in ("name", "match", "label", "advice"):
+    for name in ("name", "match", "label", "advice", *({"cause"} & set(entry))):
         if not (isinstance(entry[name], str) and entry[name]):
             raise SymptomsError(f"{where}.{name}: {entry[name]!r}: must be a text")
     places = entry["where"]
@@ -106,8 +109,9 @@ def _symptom(entry: Any, where: str) -> Symptom:
     except (re.error, OverflowError, RecursionError) as error:
         raise SymptomsError(f"{where}.match: {entry['match']!r}: {error}") from error
     return Symptom(
-        name=entry["name"], where=tuple(places), match=pattern, label=Label(entry["label"]), advice=entry["advice"]
-    )
+        name=entry["name"], where=tuple(places), match=pattern, label=Label(entry["label"]), advice=entry["advice"],
+        cause=entry.get("cause", ""),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -138,24 +142,40 @@ def read(path: Path | None = None) -> Symptoms:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A red run's label, advice, the component at fault (where that is known), and all symptoms that it shows."""
+    """A red run's label, advice, the component at fault (where that is known), all symptoms that it shows, and the hit
+    that shows the cause best."""
 
     label: Label
     advice: str
     component: str = ""
     shown: Sequence[Hit] = ()
+    cause: Hit | None = None
+
+
+def cause_in(line: str, symptoms: Symptoms) -> Hit | None:
+    """Return the hit of the first symptom that shows a cause in a line of `wait-for`'s, if one does."""
+    hits = (symptom.first_hit({"wait-for": line}) for symptom in symptoms.all if symptom.cause)
+    return next((hit for hit in hits if hit), None)
+
+
+def _cause(evidence: Mapping[str, str], hits: Sequence[Hit], symptoms: Symptoms) -> Hit | None:
+    """Return what shows the cause: the first of wait-for's errors that does, else the first symptom that does."""
+    errors = (line for line in evidence.get("wait-for", "").splitlines() if _ERROR_LINE.search(line))
+    named = (hit for line in errors if (hit := cause_in(line, symptoms)))
+    return next(named, next((hit for hit in hits if hit.symptom.cause), None))
 
 
 def diagnose(evidence: Mapping[str, str], symptoms: Symptoms, *, invalid: bool = False) -> Diagnosis:
     """Return a red run's diagnosis, by its texts (lab.evidence.texts). An invalid run is never the product's fault."""
     hits = [hit for symptom in symptoms.all if (hit := symptom.first_hit(evidence))]
+    cause = _cause(evidence, hits, symptoms)
     telling = [hit for hit in hits if not invalid or hit.symptom.label is not Label.PRODUCT]
     if telling:
         first = telling[0]
         component = next(
             (hit.component for hit in telling if hit.component and hit.symptom.label == first.symptom.label), ""
         )
-        return Diagnosis(first.symptom.label, first.symptom.advice, first.component or component, hits)
+        return Diagnosis(first.symptom.label, first.symptom.advice, first.component or component, hits, cause)
     if invalid:
-        return Diagnosis(Label.LAB, INVALID_UNKNOWN, shown=hits)
-    return Diagnosis(Label.PRODUCT, UNKNOWN, shown=hits)
+        return Diagnosis(Label.LAB, INVALID_UNKNOWN, shown=hits, cause=cause)
+    return Diagnosis(Label.PRODUCT, UNKNOWN, shown=hits, cause=cause)
