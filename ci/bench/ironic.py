@@ -33,14 +33,12 @@ from lab.testing.bmcs import PASSWORD, USER, Running, running
 VERSION = "39.0.0"
 # Of a node's state, and of Ironic's start (s).
 _STATE, _START = 300.0, 300.0
-#: What cannot be done through a profile, and why.
-REASONS = {
-    "nobody": "speaks TLS 1.1 alone",
-    "liar": "says that it inserts, and does not",
-}
+#: Left out: it says that it inserts, and does not.
+_LEFT_OUT = ("liar",)
 _NO_MEDIA = ("fujitsu", "bare")
 _CONFIG = """[DEFAULT]
 auth_strategy = noauth
+graceful_shutdown_timeout = 5
 rpc_transport = none
 host = localhost
 state_path = {place}
@@ -66,6 +64,7 @@ port = {port}
 connection = sqlite:///{place}/ironic.sqlite
 [conductor]
 automated_clean = false
+graceful_shutdown_timeout = 5
 [inspector]
 require_managed_boot = false
 [deploy]
@@ -94,7 +93,7 @@ def _until(what: str, look: Callable[[], Any], wanted: Any, seconds: float = _ST
     while time.monotonic() < end:
         try:
             last = look()
-        except requests.ConnectionError as error:
+        except requests.RequestException as error:
             last = str(error)
         if last == wanted:
             return
@@ -112,7 +111,7 @@ class Ironic:
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         """Return an answer's JSON, None without one. Raises NotDoneError."""
-        answer = self._session.request(method, self._url + path, json=body, timeout=120)
+        answer = self._session.request(method, self._url + path, json=body, timeout=60)
         if answer.status_code >= 400:
             raise NotDoneError(f"{method} {path}: {answer.status_code} {answer.text[:300]}")
         return answer.json() if answer.content else None
@@ -134,6 +133,9 @@ class Ironic:
             "redfish_password": PASSWORD,
             "redfish_verify_ca": str(bmc.ca),
         }
+        if bmc.profile.tls == "1.1":
+            # Ironic's own options for old BMCs; OpenSSL has this version at level 0 only.
+            info |= {"redfish_tls_minimum_version": "1.1", "redfish_tls_ciphers": "DEFAULT:@SECLEVEL=0"}
         if "http" not in bmc.profile.media.schemes:
             info["external_http_url"] = secured
         driver = "idrac" if name.startswith("idrac") else "redfish"
@@ -204,7 +206,11 @@ def _served(place: Path) -> Iterator[tuple[Ironic, str, str]]:
         yield ironic, f"{url}/agent.iso", f"https://127.0.0.1:{secured.server_port}"
     finally:
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            # Its end is not what is measured; its workers end with it.
+            process.kill()
         web.shutdown()
         secured.shutdown()
 
@@ -213,12 +219,12 @@ def run() -> None:
     """Print what Ironic does through each profile; SystemExit when that is less than the profile has."""
     rows, wrong = [], []
     with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as (ironic, image, secured):
-        for name in (name for name in profiles() if name not in REASONS):
+        for name in (name for name in profiles() if name not in _LEFT_OUT):
             (place := Path(folder) / name).mkdir()
             try:
                 with running(name, place) as bmc:
                     ironic.drive(name, bmc, image, secured)
-            except NotDoneError as error:
+            except (NotDoneError, requests.RequestException) as error:
                 wrong.append(f"{name}: {error}")
                 rows.append((name, str(error)))
             else:

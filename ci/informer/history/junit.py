@@ -329,7 +329,10 @@ def load(paths: Sequence[Path], job: str, payload: str, began: str | None = None
             raise InformerError(f"{path}: testcase: there is none")
         results += seen
         times.append(_began(path, root, began))
-        digests.append(hashlib.sha256(content).hexdigest())
+        digest = hashlib.sha256(content).hexdigest()
+        if digest in digests:
+            raise InformerError(f"{path}: is {paths[digests.index(digest)]} once more")
+        digests.append(digest)
     attempts = _named(results)
     text = "\n".join(attempt.message for attempt in attempts if attempt.outcome is Outcome.FAILED)
     at = min(times)

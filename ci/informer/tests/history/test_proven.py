@@ -97,6 +97,9 @@ def test_several_files_are_one_run_whatever_their_order(tmp_path):
     assert junit.load(paths, "e2e", "p").key == run.key
     with pytest.raises(InformerError, match=r"leg0/junit\.xml: is given twice"):
         junit.load([paths[1], paths[0], paths[1]], "e2e", "p")
+    paths[0].write_bytes(paths[1].read_bytes())
+    with pytest.raises(InformerError, match=r"leg0/junit\.xml: is .*leg1/junit\.xml once more"):
+        junit.load(paths, "e2e", "p")
 
 
 def test_a_failure_after_a_pass_is_no_flake(tmp_path):
