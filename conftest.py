@@ -8,8 +8,9 @@ import pytest
 from hypothesis import settings
 
 # Two busy cores make a slow example no defect; what is too slow shows in the whole run's time. A gate judges the change
-# and not the luck of the draw: the examples are the same ones. `pytest --hypothesis-profile=explore` looks for others.
-settings.register_profile("node0", deadline=None, derandomize=True)
+# and not the luck of the draw: the examples are the same ones, and forty show what a change breaks. `pytest
+# --hypothesis-profile=explore` looks for others.
+settings.register_profile("node0", deadline=None, derandomize=True, max_examples=40)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("node0")
 

@@ -187,7 +187,7 @@ def test_an_initrd_is_unpacked_within_a_limit(kind: str) -> None:
         contents(packed(kind, bytes(LIMIT + 1)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.data())
 def test_broken_archives_are_refused_or_read(data: st.DataObject) -> None:
     raw = bytearray(cpio.pack({"one": b"1" * 50, "two": b"22"}))

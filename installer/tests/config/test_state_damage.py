@@ -152,8 +152,8 @@ def at(document: Any, path: tuple[Any, ...]) -> Any:
 
 
 JUNK: tuple[Any, ...] = (
-    *("", "x", "\n", "\0", "\ud800", "é", "="),
-    *(0, -1, 5, 1e999, float("nan"), True, None, [], {}, [5], {"x": 5}, ["x"]),
+    *("", "x", "\0", "\ud800"),
+    *(-1, 1e999, True, None, [], [5], {"x": 5}),
 )
 DROP = object()
 

@@ -37,7 +37,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.binary(min_size=1, max_size=300), operations)
 def test_overlay_is_a_byte_array(tmp_path_factory, data, steps):
     folder = tmp_path_factory.getbasetemp() / "overlay"

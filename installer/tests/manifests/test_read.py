@@ -334,7 +334,7 @@ def _paths(node, here=()):
         yield from _paths(value, (*here, key))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_mutated_manifests_give_a_cluster_or_one_line(data):
     documents = copy.deepcopy(_BASE)
@@ -361,7 +361,7 @@ def test_mutated_manifests_give_a_cluster_or_one_line(data):
     assert "\n" not in refusal(use)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(_NAMES + list(names.MIRROR)), st.binary(max_size=200))
 def test_garbage_files(name, junk):
     files = {**_FILES, name: junk}

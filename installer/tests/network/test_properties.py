@@ -101,13 +101,13 @@ def judge(config):
     return files
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(damaged_documents())
 def test_damaged_documents(document):
     judge(document)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(VALUES)
 def test_any_value_is_rendered_or_refused(value):
     judge(value)
@@ -115,7 +115,7 @@ def test_any_value_is_rendered_or_refused(value):
     judge({"interfaces": [{"name": "eno1", "type": "ethernet", "ipv4": value}], "routes": {"config": value}})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_any_text_is_read_or_refused(text):
     try:
@@ -127,7 +127,7 @@ def test_any_text_is_read_or_refused(text):
     judge(document)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(VALUES, damaged_documents())
 def test_host_files(interfaces, document):
     try:

@@ -158,7 +158,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 @given(VALUES)
 def test_what_is_written_is_read(value):
     """Everything that `dump` writes is read as it was; only numbers beyond 64 bits become others, as with Go."""
@@ -183,7 +183,7 @@ PIECES = st.lists(
 ).map("".join)  # fmt: skip
 
 
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=200)
 @given(PIECES)
 @example("a: &a\n  ? *a\n  : *a")
 @example("&a *a")
@@ -224,13 +224,13 @@ def test_yaml_of_another_version_is_refused(version):
     assert load_all("%YAML 1.1\n---\na: 1\n") == [{"a": 1}]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(content):
     assert "\n" not in (refusal(load_all, content) or "")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(PIECES)
 def test_what_pyyaml_composes_is_composed_alike(document):
     """The same trees as PyYAML's, where both make one."""

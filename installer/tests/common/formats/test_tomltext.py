@@ -73,7 +73,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(PIECES, max_size=40).map("".join))
 def test_toml_of_any_kind_is_read_as_tomllib_reads_it(text: str) -> None:
     try:

@@ -94,7 +94,7 @@ WORDS = st.text(string.ascii_letters + string.digits + string.punctuation + " \t
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(PASSWORDS, st.sampled_from(sorted(syntaxes.SYNTAXES)), st.sampled_from(["password", "pullSecret", "agentToken"]))
 def test_any_secret_in_any_syntax_is_gone(secret: str, syntax: str, field: str) -> None:
     write, stays = syntaxes.SYNTAXES[syntax]
@@ -111,7 +111,7 @@ def test_any_secret_in_any_syntax_is_gone(secret: str, syntax: str, field: str) 
     assert redact(clean) == clean
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(WORDS, max_size=8), st.sampled_from(sorted(VECTORS)), st.lists(WORDS, max_size=8))
 def test_once_is_enough_whatever_is_around(before: list[str], name: str, after: list[str]) -> None:
     text = "\n".join((*before, VECTORS[name].text, *after))
@@ -119,13 +119,13 @@ def test_once_is_enough_whatever_is_around(before: list[str], name: str, after: 
     assert redact(once) == once
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(string.ascii_lowercase + " .,()\n\t<>/[]{}", max_size=400))
 def test_prose_stays(text: str) -> None:
     assert redact(f" {text}") == f" {text}"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.sampled_from(sorted(VECTORS)), max_size=6), st.integers(1, 1000), st.integers(400, 3000))
 def test_a_stream_is_read_as_its_text_is(names: list[str], size: int, piece: int) -> None:
     text = "".join(around(VECTORS[name].text) for name in names)
@@ -140,7 +140,7 @@ def test_a_stream_is_read_as_its_text_is(names: list[str], size: int, piece: int
         assert clean.count(line) == len(names)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_bytes_that_are_no_text_pass(data: bytes, size: int) -> None:
     assert through(data, size) == through(data)

@@ -82,7 +82,7 @@ def rested(wanted, host, outcome=None, credentials=GOOD):
     raise AssertionError(f"no end: {seen[-6:]}")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(histories, wanteds)
 def test_from_wherever_a_host_got_it_comes_to_what_is_wanted(history, wanted):
     host = lived(history)[-1]
@@ -99,7 +99,7 @@ def test_from_wherever_a_host_got_it_comes_to_what_is_wanted(history, wanted):
     assert end.powered_on is wanted.online or (wanted.awaits_image and end.state is State.AVAILABLE)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(histories, wanteds, st.sampled_from([None, Failed("dead"), Failed("503", True)]), st.sampled_from(Credentials))
 def test_a_host_that_is_deleted_goes_even_if_its_bmc_is_dead(history, wanted, outcome, credentials):
     wanted = replace(wanted, deleting=True, deletion_delayed=False)
@@ -112,7 +112,7 @@ def test_a_host_that_is_deleted_goes_even_if_its_bmc_is_dead(history, wanted, ou
     assert deleted
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(histories)
 def test_another_image_is_provisioned_only_after_deprovisioning(history):
     hosts = lived(history)
@@ -123,7 +123,7 @@ def test_another_image_is_provisioned_only_after_deprovisioning(history):
             assert after.image == before.image
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(histories)
 def test_an_error_has_type_message_and_count_together(history):
     for host in lived(history):

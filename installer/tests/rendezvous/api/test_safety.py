@@ -159,7 +159,7 @@ def test_no_body_of_any_shape_is_the_services_fault(tmp_path: Path) -> None:
                 problem = json.loads(text)
                 assert problem.get("reason") or problem.get("message")
 
-        @hypothesis_settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+        @hypothesis_settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
         @given(
             st.sampled_from(routes),
             BODIES,

@@ -290,7 +290,7 @@ def test_without_an_inventory_nothing_is_installed(world: World) -> None:
 NAMES = [f"sd{letter}" for letter in "abcde"]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
     """Disks with any part of their marks known, in any order, under any names, before and after a restart."""

@@ -109,7 +109,7 @@ CALLS = (
     # An argument is a word's address, the last bytes before the end of all memory, or any number.
     arguments=st.lists(st.one_of(st.none(), st.integers(-6, -1), st.integers(0, 2**64 - 1)), min_size=6, max_size=6),
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_asked_is_answered(asked, page, number, words, arguments):
     end = page + mmap.PAGESIZE
     ctypes.memset(page, 0x41, mmap.PAGESIZE)

@@ -84,7 +84,7 @@ def test_a_disk_whose_first_block_was_not_written_has_no_table(gpt: bytes) -> No
     assert read_table(io.BytesIO(bytes(MIB) + gpt[MIB:])) is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_table_leads_out_of_the_disk(gpt: bytes, data: st.DataObject) -> None:
     """Whatever is broken, what is said lies within the disk, and nothing is raised."""
