@@ -137,6 +137,10 @@ def feature_gates(config: InstallConfig) -> list[str]:
     return ["--feature-gates=IPv6DualStack=true"] if config.dual_stack else []
 
 
+#: Jobs go by their `ttlSecondsAfterFinished`, as from Kubernetes 1.21 on by default; without it 1.20 drops the field.
+FINISHED_JOBS = "--feature-gates=TTLAfterFinished=true"
+
+
 def client_urls(node_ip: str, servers: Iterable[str]) -> str:
     """Return the members of etcd that a node's API server asks in turn: its own, and those at the other addresses of
     ``servers``, sorted."""
@@ -171,10 +175,15 @@ def kube_apiserver(config: InstallConfig, node_ip: str, servers: Iterable[str] =
             "--enable-priority-and-fairness=false",
             f"--etcd-cafile={secrets}/etcd-ca.crt",
             f"--etcd-certfile={secrets}/etcd-client.crt",
+            # For metrics alone it counts the objects of each kind, 40 reads a minute of each server, and asks each
+            # member for its state.
+            "--etcd-count-metric-poll-period=0",
+            "--etcd-db-metric-poll-interval=0",
             f"--etcd-keyfile={secrets}/etcd-client.key",
             f"{ETCD_SERVERS}={client_urls(node_ip, servers)}",
             # A Service may prefer endpoints of the node that asks: the cluster's DNS does.
             "--feature-gates=ServiceTopology=true",
+            FINISHED_JOBS,
             *feature_gates(config),
             "--insecure-port=0",
             f"--kubelet-certificate-authority={secrets}/kubelet-ca.crt",
@@ -254,6 +263,7 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
             "--cluster-signing-duration=720h",
             f"--controllers={CONTROLLERS}",
             "--configure-cloud-routes=false",
+            FINISHED_JOBS,
             *feature_gates(config),
             *_led(secrets),
             f"--node-monitor-grace-period={config.node_grace_seconds}s",
