@@ -137,6 +137,7 @@ def first_stages() -> list[Stage]:
     """Return the stages before any machine boots."""
     return [
         Stage("style, types, fast suite", ["ci/test", "--fast"], 1800, essential=True, retried=4 * MOST_RETRIED),
+        Stage("slow suite", ["ci/test", "--slow"], 1200, retried=2 * MOST_RETRIED),
         Stage("lab release", [".venv/bin/python", "-m", "lab.release", "build"], 2400, essential=True),
         Stage("conformance suite", [".venv/bin/node0-lab", "conformance", "--build"], 3600),
     ]

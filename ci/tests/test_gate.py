@@ -47,6 +47,7 @@ def test_with_containers_all_sizes_are_installed_in_them_and_one_node_in_a_vm():
     chosen = [*first_stages(), *lab_stages([], ALL)]
     assert [stage.name for stage in chosen] == [
         "style, types, fast suite",
+        "slow suite",
         "lab release",
         "conformance suite",
         "tests on real labs",

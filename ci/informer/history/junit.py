@@ -317,7 +317,7 @@ def load(paths: Sequence[Path], job: str, payload: str, began: str | None = None
     said to be of another payload or time: two nights in which nothing failed may leave the same text. Raises
     InformerError.
     """
-    digests, times, results, seconds = [], [], list[_Result](), 0.0
+    digests, times, results, seconds = list[str](), [], list[_Result](), 0.0
     for path, name in zip(paths, _file_names(paths), strict=True):
         content, root = _parsed(path)
         try:

@@ -12,6 +12,8 @@ from ci.informer.arithmetic.proportions import Counts
 from ci.informer.judging.simulate import Planted, Runner, World, Year, plant, simulate
 from ci.informer.judging.watching import Levels, Watch
 
+pytestmark = pytest.mark.slow
+
 FIRST = date(2026, 1, 1)
 NIGHTS = st.lists(st.integers(1, 30).flatmap(lambda n: st.builds(Counts, st.just(n), st.integers(0, n))), max_size=40)
 

@@ -17,6 +17,8 @@ from ci.bench.oracle.inputs.cases import Cases, apply, general, walk
 from ci.bench.oracle.inputs.values import ABSENT, VALUES, values_of
 from ci.bench.oracle.programs import NODE0, Input, installers
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[3] / "docs/differences.md"
 PEM = ("certificate\n", "other\n", "key\n")
 WRAP = 'failed to fetch Agent Manifests: failed to load asset "Install Config": invalid install-config configuration: '

@@ -14,6 +14,8 @@ from ci.bench.oracle.service.scenarios import CHANGES, TOPOLOGIES, World, change
 from installer.testing.service.rendezvous_kit import Running
 from installer.testing.service.words_kit import Scheme
 
+pytestmark = pytest.mark.slow
+
 READY = ("sno", "ipv6", "sno-dual", "compact", "dual", "ha-roles", "none-dual")
 
 

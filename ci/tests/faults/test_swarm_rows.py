@@ -14,6 +14,8 @@ from ci.tests.faults import install
 from scenarios.catalogue.faulty import ROWS, Outcome, Row
 from scenarios.catalogue.ids import topology_of
 
+pytestmark = pytest.mark.slow
+
 SWARM = [row for row in ROWS if "swarm" in row.lanes]
 #: Rows that run at once: each of them mostly waits.
 AT_ONCE = 5

@@ -32,7 +32,7 @@ from lab.bmcs.serving import context, serve
 from lab.daemons.pki import issue
 from lab.testing.bmcs import PASSWORD, USER, Contained, Memory, emulated, hurried
 
-pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")]
 SHARE = "nfs://files.example/export/agent.x86_64.iso"
 
 

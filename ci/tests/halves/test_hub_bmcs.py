@@ -15,7 +15,7 @@ from lab.bmcs.profile import profile, working
 from lab.daemons import httpd
 from lab.testing.bmcs import PASSWORD, USER, Clock, running
 
-pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")]
 
 
 @pytest.fixture

@@ -16,7 +16,10 @@ from installer.testing.service.service_kit import INSTALLER
 from installer.testing.service.single_kit import World
 from lab.testing.axe_kit import complaints
 
-pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell"),
+]
 EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
 LIVE = "document.getElementById('connection').textContent === 'Live'"
 TEXT = "document.body.innerText"

@@ -21,7 +21,10 @@ from installer.testing.service.service_kit import INSTALLER, NEEDED, STATIC, sta
 from lab.testing.axe_kit import complaints
 from scenarios.testing import wizard
 
-pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell"),
+]
 NETWORK = IPv4Network("10.64.0.0/16")
 TEXT = "document.getElementById('main').innerText"
 THREE = {"control_plane_count": 3, "platform": {"type": "baremetal"}, "machine_networks": []}

@@ -21,6 +21,8 @@ from installer.testing.create.registry_kit import MISSING, Registry, registry
 from lab.release.components import INSTALL_MODULE
 from lab.release.image.code import CHECKOUT
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = f'#!/bin/sh\nPYTHONPATH={CHECKOUT} exec {sys.executable} -m {INSTALL_MODULE} "$@"\n'.encode()
 THREE = {**COMPACT, "platform": {"none": {}}}
 

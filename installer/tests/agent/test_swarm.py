@@ -25,6 +25,8 @@ from installer.testing.forked_kit import forked
 from installer.testing.service.rendezvous_kit import REPOSITORY, running
 from installer.testing.service.service_kit import INSTALLER
 
+pytestmark = pytest.mark.slow
+
 NETWORK = IPv4Network("10.64.0.0/16")
 HOSTS = 20
 

@@ -33,6 +33,8 @@ from installer.observe import state as waiting
 from installer.overrides import RELEASE_OVERRIDE
 from installer.testing.create.inputs_kit import AGENT, SNO
 
+pytestmark = pytest.mark.slow
+
 RELEASE = f"registry.example:5000/release@sha256:{'0' * 64}"
 MANIFEST = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n"
 

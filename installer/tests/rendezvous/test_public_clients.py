@@ -21,7 +21,7 @@ from installer.testing.forked_kit import forked
 from installer.testing.service.rendezvous_kit import wait_for
 from installer.testing.service.service_kit import MARKS, STATIC, Standalone, answer_steps, file_of, standalone
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

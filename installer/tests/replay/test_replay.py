@@ -12,6 +12,8 @@ from installer.testing.replay.faults import Plan, draw
 from installer.testing.replay.planted import BUGS, planted
 from installer.testing.replay.run import replay
 
+pytestmark = pytest.mark.slow
+
 CALM = Plan(size=3, kinds=frozenset(), settings={}, chosen={0: 2})
 SHOW = "from installer.testing.replay.run import replay; print('\\n'.join(replay(77).trace))"
 

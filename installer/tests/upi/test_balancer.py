@@ -11,6 +11,8 @@ import pytest
 from installer.common.certificates import SERVER, authority, leaf
 from installer.upi import balancer
 
+pytestmark = pytest.mark.slow
+
 
 @contextlib.contextmanager
 def listening(tmp_path, gone):

@@ -25,7 +25,7 @@ from lab.testing.bmcs import PASSWORD, USER, Memory, Running, hurried, owned, ru
 from lab.waiting import wait_until
 
 # Clients that were not told of the lab's authority do not verify.
-pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")]
 # TLS 1.1 is more than an hour's work for some clients.
 EVERY = [name for name in profiles() if name not in ("bare", "liar")]
 # How a client has to name what it is after: the drive (None: any that takes a CD), and the CD as boot target.

@@ -19,7 +19,7 @@ from lab.daemons import httpd
 from lab.testing.bmcs import PASSWORD, USER, Clock, Running, running
 
 # BMCs do not verify whom they fetch images from (sushy-tools:resources/vmedia.py).
-pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")]
 WORKING = working()
 #: The same without TLS, which test_a_wrong_password has with each of them.
 UNENCRYPTED = [pytest.param((name, False), id=name) for name in WORKING]

@@ -12,6 +12,8 @@ from lab.commands import cli, deploy
 from lab.host import records
 from lab.layout import Layout
 
+pytestmark = pytest.mark.slow
+
 
 def run(redirection, *words, **environment):
     """Return a command by a shell with a redirection."""

@@ -9,6 +9,8 @@ from lab.subject import options
 from lab.subject.model import Subject
 from lab.subject.options import Chosen
 
+pytestmark = pytest.mark.slow
+
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 ACCESS = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "", KEY, ())
 

@@ -25,6 +25,8 @@ from lab.subject.payload import NEEDED
 from lab.subject.sources import Upstream, opened_directory
 from lab.tests.subject.kit import LIMITS, VERSION, as_oc_files, blob, make, program, push, served
 
+pytestmark = pytest.mark.slow
+
 ART = "quay.example/openshift-release-dev/ocp-v4.0-art-dev"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from installer.common.redact import redact, redactor
 
+pytestmark = pytest.mark.slow
+
 NASTY = (
     "a", "\\", '"', '\\"', "'", "eyJ", "eyJ.", "password", "password:", 'password:"', "password=[", "token=[{",
     "token ", "://", "://a:b@", "a:b@", "-----BEGIN PRIVATE KEY-----", "-----BEGIN A ", "data:,", "data:a;b=c;", "[",

@@ -35,7 +35,7 @@ from installer.testing.hub.apiserver import api_server
 from installer.testing.hub.bmc_kit import MAC, PASSWORD, USER, emulated_bmc, served_iso
 from installer.testing.service.rendezvous_kit import wait_for
 
-pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")]
 LABELS = {"infraenvs.agent-install.openshift.io": "env"}
 BMAC = "bmac.agent-install.openshift.io"
 

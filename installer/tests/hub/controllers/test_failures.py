@@ -4,6 +4,8 @@ import json
 from datetime import datetime
 from itertools import pairwise
 
+import pytest
+
 from installer.assisted.enums import Stage
 from installer.hub.controllers.cluster import ATTEMPTS
 from installer.hub.kube.kinds import (
@@ -21,7 +23,7 @@ from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.hub.world_kit import NAMESPACE, cluster_objects, wait_until
 from installer.testing.service.service_kit import MARKS
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 ACI = AGENT_CLUSTER_INSTALL
 
 

@@ -3,6 +3,8 @@
 import base64
 import json
 
+import pytest
+
 from installer.assisted.enums import Stage
 from installer.hub.kube.kinds import (
     AGENT,
@@ -19,7 +21,7 @@ from installer.testing.engine.fleet_kit import Machine, Network
 from installer.testing.hub.world_kit import CANARY, NAMESPACE, wait_until
 from installer.testing.service.service_kit import MARKS
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 
 def test_one_node_from_its_resources_to_installed(world):

@@ -17,6 +17,8 @@ import pytest
 from installer.testing.service.forked_kit import forked
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
+pytestmark = pytest.mark.slow
+
 # This machine has no disk to spare: the real agent's real inventory has one more, with a speed; all else is untouched.
 AGENT = """
 import json, sys

@@ -30,6 +30,8 @@ from installer.testing.create.manifests_kit import RELEASE, edited, generated
 from installer.testing.service.forked_kit import forked
 from installer.testing.service.rendezvous_kit import Running
 
+pytestmark = pytest.mark.slow
+
 VERSION = "4.18.0"
 BASES = {"sno": kit.SNO, "dual-stack": kit.DUAL_STACK}
 SPECS = (names.INSTALL, names.DEPLOYMENT, names.INFRA_ENV)

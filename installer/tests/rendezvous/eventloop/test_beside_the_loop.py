@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from installer.rendezvous.api.app import SERVICE
 from installer.rendezvous.eventloop import lag
 from installer.rendezvous.store import records
 from installer.rendezvous.store.database import Store
 from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import serve
+
+pytestmark = pytest.mark.slow
 
 MIB = 1024**2
 

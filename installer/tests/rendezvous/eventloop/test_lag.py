@@ -33,6 +33,8 @@ from installer.testing.service.api_kit import filled, header, serve
 from installer.testing.service.lag_kit import LIMIT, LONGEST, measured, quickest
 from installer.testing.service.rendezvous_kit import Running, running
 
+pytestmark = pytest.mark.slow
+
 NETWORK = IPv4Network("10.64.0.0/16")
 MIB = 1024**2
 

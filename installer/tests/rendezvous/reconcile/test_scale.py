@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import yaml
 
 from installer.common import cpio
@@ -11,6 +12,8 @@ from installer.create.stages.read import read
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.testing.create.inputs_kit import AGENT, COMPACT, many_hosts, text
+
+pytestmark = pytest.mark.slow
 
 AREA = 262144
 # That many fit, says the assisted service's documentation; an eighth of them tells how much each takes.

@@ -30,6 +30,8 @@ from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.forked_kit import forked, process
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, inventory, running, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 def write(path: Path, size: int) -> int:
     """Store cluster N with its event and a file in one change, then print N, for ever."""

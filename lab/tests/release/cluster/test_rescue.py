@@ -16,6 +16,8 @@ from lab.release.cluster.ignition.machineconfig import RESCUE
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.pods import assets, staticpods
 
+pytestmark = pytest.mark.slow
+
 KUBELET = """
 import pathlib, subprocess, sys, time, yaml
 place, process = pathlib.Path("/etc/kubernetes/manifests/etcd-pod.yaml"), None

@@ -24,7 +24,7 @@ from lab.machines.container.kernel.syscalls import CLONE_NEWUSER
 from lab.machines.container.spec import DiskSpec, Fence, MachineSpec, NotBootable
 from lab.tests.machines.container.firmware.medium_kit import bootable
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces")]
 
 FIRST_USER = 1 << 28
 BLOCK = 2048

@@ -17,6 +17,8 @@ from lab.release.cluster.ingress.endpoints import Server
 from lab.testing import router as kit
 from lab.testing.router import APPS, Router, echo, route
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def router(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Router]:

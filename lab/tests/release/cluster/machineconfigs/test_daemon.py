@@ -29,6 +29,8 @@ from lab.testing.clusterapi import Api
 from lab.testing.ignition import read_data_url
 from lab.tests.release.cluster.machineconfigs.test_host import FILE, Folder
 
+pytestmark = pytest.mark.slow
+
 KUBELET = "/etc/kubernetes/kubelet.conf"
 TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover", "rhel-coreos")
 IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
