@@ -38,7 +38,7 @@ def kill_version_operator(installation: Installation, node: str) -> None:
         [container] = installation.kubectl_json(*words)["status"]["containerStatuses"]
         name = container["containerID"].removeprefix("containerd://")
         done = installation.lab.nodes[node].ssh().run(f"{ctr} tasks kill --signal SIGKILL {name}")
-        return bool(done.returncode == 0)
+        return bool(done.rc == 0)
 
     wait_until(killed, ACKNOWLEDGED_SECONDS, f"the version operator of {node} to run, and to be killed")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from installer.common.formats import YamlError, yamltext
 from lab.faults import Fault
 from lab.faults.moments import Moment
 from lab.topology import Topology
@@ -138,8 +139,8 @@ def leave(row: Row, topology: Topology, folder: Path) -> None:
 def read(folder: Path) -> Truth:
     """Return the truth of a case. Raises ValueError that names the file and what is wrong."""
     try:
-        return msgspec.yaml.decode((folder / FILE).read_bytes(), type=Truth)
-    except (OSError, msgspec.MsgspecError) as error:
+        return msgspec.convert(yamltext.load((folder / FILE).read_bytes()), Truth)
+    except (OSError, YamlError, msgspec.ValidationError) as error:
         raise ValueError(f"{folder / FILE}: {' '.join(str(error).split())}") from error
 
 
