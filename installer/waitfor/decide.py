@@ -263,13 +263,13 @@ def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
 
 
 def named(hosts: tuple[HostSeen, ...], expected: Expected) -> tuple[HostSeen, ...]:
-    """Return the hosts; one that has not said what it is gets a name besides its id, where all others have said so and
-    a single one of the expected is none of them."""
+    """Return the hosts; one that fell silent before it said what it is gets a name besides its id, where all others
+    have said so and a single one of the expected is none of them."""
     seen = {mac for host in hosts for mac in host.macs}
     unheard = [host for host in hosts if not host.macs]
     left = [name or ", ".join(sorted(macs)) for name, macs in expected.macs if macs and not macs & seen]
     complete = len(hosts) == len(expected.macs) == expected.count
-    if not complete or len(left) != 1 or len(unheard) != 1:
+    if not complete or len(left) != 1 or [host.status for host in unheard] != [HostStatus.DISCONNECTED]:
         return hosts
     name = f"{unheard[0].name} (probably {left[0]})"
     return tuple(replace(host, name=name) if host is unheard[0] else host for host in hosts)
