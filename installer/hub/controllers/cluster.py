@@ -396,8 +396,8 @@ class ClusterController:
             return None
         owners = install["metadata"].get("ownerReferences") or []
         cluster_id = next((item["uid"] for item in owners if item["kind"] == CLUSTER_DEPLOYMENT.name), "")
-        if deployment and uid_of(deployment) == cluster_id and install_name(deployment) != key_of(install).name:
-            # Another has taken its place, and the cluster is that one's.
+        if deployment and uid_of(deployment) == cluster_id and self._is_replaced(install, deployment):
+            # The cluster is another's by now, and goes with that one.
             self._hub.remove_finalizer(AGENT_CLUSTER_INSTALL, install, FINALIZER)
             return None
         try:
@@ -415,6 +415,16 @@ class ClusterController:
             raise Retry(problem.message) from None
         self._hub.remove_finalizer(AGENT_CLUSTER_INSTALL, install, FINALIZER)
         return None
+
+    def _is_replaced(self, install: Json, deployment: Json) -> bool:
+        """Return whether the deployment has another AgentClusterInstall, which is there to stay."""
+        other = self._hub.caches[AGENT_CLUSTER_INSTALL].get(Key(key_of(install).namespace, install_name(deployment)))
+        return (
+            other is not None
+            and uid_of(other) != uid_of(install)
+            and not is_deleted(other)
+            and deployment_key(other) == key_of(deployment)
+        )
 
     def _cancelled(self, cluster_id: str) -> None:
         cluster = self._hub.service.find_cluster(cluster_id)

@@ -137,6 +137,16 @@ def test_a_cluster_deployment_that_names_no_install_any_more_can_be_deleted(worl
     assert world.user.find_cluster(identity) is None
 
 
+def test_an_install_that_no_deployment_names_any_more_takes_its_cluster_with_it(world):
+    key = world.cluster("unnamed")
+    identity = uid_of(world.get(CLUSTER_DEPLOYMENT, key))
+    world.change(CLUSTER_DEPLOYMENT, key, clusterInstallRef=None)
+    wait_for_input_error(world, ACI, key, "names another AgentClusterInstall")
+    world.api.delete(ACI, key)
+    world.gone((ACI, key))
+    assert world.user.find_cluster(identity) is None
+
+
 def test_a_spec_that_changes_after_the_start_is_refused_and_the_installation_goes_on(world):
     key, machine = world.cluster("begun"), Machine(1, Network())
     world.change(ACI, key, holdInstallation=True)
