@@ -69,6 +69,7 @@ def test_two_creates_in_one_directory(directory):
     assert not list(directory.glob(".*partial"))
 
 
+@pytest.mark.slow
 @real
 def test_the_second_names_the_first(directory):
     """The first is stopped in its midst, so the second surely comes while it works."""

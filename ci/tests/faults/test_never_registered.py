@@ -38,6 +38,7 @@ REFUSED: tuple[tuple[Callable[[SwarmLane], None], tuple[str, ...]], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_why_nobody_registers(tmp_path: Path) -> None:
     lane = SwarmLane(tmp_path, topology_of("sno-ipv4-static-uefi"))
     pair = leaf(KUBE_CA, "server", names=("127.0.0.1",), usages=SERVER)

@@ -156,6 +156,7 @@ def test_a_host_becomes_a_node_and_the_cluster_installed(service: Running) -> No
     assert servicereport.Reporter(kube, where).step() is True
 
 
+@pytest.mark.slow
 def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) -> None:
     rebooting = Rebooting(service, "patient")
     kube = Objects(rebooting.controller, "assisted-installer")
@@ -241,6 +242,7 @@ def test_the_controller_may_read_what_it_reads() -> None:
     assert not [entry for entry in allowed if entry[1] in ("configmaps", "secrets") and not entry[2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [

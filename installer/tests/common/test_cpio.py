@@ -90,6 +90,7 @@ def test_numbers_that_python_alone_would_take():
             cpio.unpack(whole[:54] + number + whole[62:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
 def test_what_is_packed_is_unpacked_within_a_limit(pack, monkeypatch):
     monkeypatch.setattr(cpio, "UNPACKED_LIMIT", 16 << 20)

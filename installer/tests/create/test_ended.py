@@ -264,6 +264,7 @@ def on_a_file_system_of(kib, directory, mounted, after):
     return run
 
 
+@pytest.mark.slow
 @real
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
 @pytest.mark.parametrize("target", ["image", "cluster-manifests", "certificates"])

@@ -201,6 +201,7 @@ def test_a_base_iso_that_only_the_stream_names(web, lab, create, tmp_path, capsy
     assert len(web.seen) == 1
 
 
+@pytest.mark.slow
 @needs_registry
 @pytest.mark.parametrize(
     ("iso", "says"),
@@ -232,6 +233,7 @@ def test_failures_are_one_fatal_line_and_change_nothing(web, create, capsys, iso
     }
 
 
+@pytest.mark.slow
 @needs_registry
 def test_a_minimal_iso_of_a_published_root_file_system(web, lab, create, capsys):
     rootfs = {"location": "https://published.example.invalid/rootfs.img", "sha256": "1" * 64}

@@ -262,6 +262,7 @@ def ssh_processes(port: int) -> list[str]:
     return commands
 
 
+@pytest.mark.slow
 @needs_sshd
 def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_path: Path) -> None:
     """In the middle of a host's part: no raw logs stay, and no ssh."""

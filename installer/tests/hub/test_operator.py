@@ -24,6 +24,7 @@ def answers(access):
         return False
 
 
+@pytest.mark.slow
 def test_its_service_is_started_again_and_ends_with_it(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("installer.hub.operator._FIRST_WAIT", 0.01)
     monkeypatch.setattr("installer.hub.operator._LAST_WAIT", 0.01)

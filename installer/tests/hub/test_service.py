@@ -375,6 +375,7 @@ def test_one_infra_envs_hosts_are_dealt_to_clusters_and_come_back(
     assert hub.find_infra_env(infra_env) is None
 
 
+@pytest.mark.slow
 def test_an_imported_cluster_is_registered_once(hub: HubClient) -> None:
     identity = str(uuid.uuid4())
     body = {"name": "there", "api_vip_dnsname": "api.there.example", "openshift_cluster_id": identity}

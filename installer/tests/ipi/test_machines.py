@@ -121,6 +121,7 @@ def test_a_cluster_is_destroyed_as_far_as_its_bmcs_answer(bmc, directory, caplog
     assert (directory / cluster.BOOKS).exists()
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_machines_that_run_from_our_images(bmc, directory, caplog, iso):
     install = cluster.install_config(directory)
     cluster_targets = targets_of(install)[:1]

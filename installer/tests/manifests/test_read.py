@@ -334,6 +334,7 @@ def _paths(node, here=()):
         yield from _paths(value, (*here, key))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_mutated_manifests_give_a_cluster_or_one_line(data):

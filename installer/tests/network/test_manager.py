@@ -218,6 +218,7 @@ def drop(document, path):
         place.pop(steps[-1], None)
 
 
+@pytest.mark.slow
 @offline
 @settings(max_examples=40, deadline=None)
 @given(documents())

@@ -28,6 +28,7 @@ needs_registry = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '
 names = st.from_regex(r"[a-z0-9]{1,8}(\.[a-z]{1,4})?(:[0-9]{2,4})?(/[a-z0-9._-]{1,8}){0,3}", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.lists(st.builds(DigestSource, names, st.lists(names, max_size=3).map(tuple), st.booleans()), max_size=4))
 def test_registries_conf_is_toml_that_says_the_same(sources):
     data = tomllib.loads(registries_conf(sources))

@@ -66,6 +66,7 @@ def typed_networks():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(why_not()), reason=why_not())
 @settings(max_examples=40)
 @given(typed_networks())

@@ -68,6 +68,7 @@ def test_single_node_through_its_reboot(run):
     assert not run.world.refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kept", "shown"),
     [

@@ -7,6 +7,8 @@ import logging
 import subprocess
 import sys
 
+import pytest
+
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, SMALL, running
 from installer.testing.waiting_kit import asset_dir, upload_logs
 from installer.waitfor.command import execute
@@ -15,6 +17,7 @@ from installer.waitfor.settings import Settings
 NEEDED_MIB = 10_000_000
 
 
+@pytest.mark.slow
 def test_host_with_too_little_memory_ends_with_found_and_needed(tmp_path, caplog):
     caplog.set_level(logging.DEBUG, "installer.waitfor")
     needs = json.loads(SMALL)

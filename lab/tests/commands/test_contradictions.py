@@ -22,6 +22,7 @@ def test_valid_inputs_are_planned_and_left_alone(tmp_path, capsys):
 NICS = host(["eno1"], STATIC)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("texts", "exit_code", "lines"),
     [

@@ -178,6 +178,7 @@ def test_an_index_that_is_none(copy, text, rule):
     assert rule in problem_of(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tag", ["etcd", "installer", "agent-installer-api-server"])
 def test_a_release_that_was_mirrored_by_half(copy, tag):
     """Some of it may be in the cache by then; the next time the rest is copied."""

@@ -158,6 +158,7 @@ class Relay:
 
 
 # Dask leaves a socket to the garbage collector where it is closed while it reconnects.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, scheduler):
     """The scheduler and its host are well: only the way there broke, and the collector comes again."""

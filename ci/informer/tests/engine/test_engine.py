@@ -273,6 +273,7 @@ def test_what_runs_outlives_the_collector(fleet):
 
 
 # Dask leaves a socket to the garbage collector where a handshake fails.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_another_key_or_none_is_refused(fleet, tmp_path):
     """Whoever may call the scheduler may run programs on all hosts."""

@@ -64,6 +64,7 @@ def node0_ci(tmp_path, shim):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [False, True], ids=["new", "was-elsewhere"])
 def test_a_history_without_locks_is_used_with_a_warning(tmp_path, node0_ci, before):
     warning = "its file system has no locks; history.db.lock beside it stands for them: run one plan at a time"
@@ -78,6 +79,7 @@ def test_a_history_without_locks_is_used_with_a_warning(tmp_path, node0_ci, befo
     assert not (tmp_path / "history.db.lock").exists()
 
 
+@pytest.mark.slow
 def test_a_plan_is_run_without_locks(tmp_path, node0_ci):
     (tmp_path / "program.py").write_text("raise SystemExit(1)")
     program = ("--program", sys.executable, str(tmp_path / "program.py"))

@@ -93,6 +93,7 @@ def sleeps(node: ast.AST) -> Iterator[int]:
         yield from sleeps(child)
 
 
+@pytest.mark.slow
 def test_every_test_can_fail():
     helpers = helpers_of(sources().values())
     tests = {path: source for path, source in sources().items() if Path(path).name.startswith("test_")}

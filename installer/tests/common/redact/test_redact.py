@@ -65,6 +65,7 @@ def test_no_secret_of_the_corpus_is_left_and_nothing_else_is_gone() -> None:
     assert [fault for vector in VECTORS.values() for fault in faults(vector, vector.text)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["Nov 21 10:00:01.012345 master-0 cat[7]: ", "2024-11-21T10:00:01.5Z stdout F "])
 def test_nothing_of_the_corpus_is_left_when_each_line_is_one_of_a_journal(head: str) -> None:
     texts = {name: "".join(f"{head}{line}\n" for line in vector.text.splitlines()) for name, vector in VECTORS.items()}

@@ -3,6 +3,8 @@
 import base64
 import json
 
+import pytest
+
 from installer.assisted.enums import Stage
 from installer.hub.conditions import condition
 from installer.hub.kube.kinds import (
@@ -187,6 +189,7 @@ def test_an_installed_host_is_unbound_and_bound_anew(world):
     assert world.reason(AGENT, agent, "Installed") == "False InstallationNotStarted"
 
 
+@pytest.mark.slow
 def test_an_agent_moves_to_the_infra_env_whose_image_its_machine_has_booted_last(world):
     first, second, machine = pool(world, "first-pool"), pool(world, "second-pool"), Machine(16, Network())
     (agent,) = world.discovered(first, machine)

@@ -269,6 +269,7 @@ def test_killed_before_any_request_it_ends_as_if_it_had_not_been(service, is_del
     client.close()
 
 
+@pytest.mark.slow
 def test_inputs_are_waited_for_until_they_are_quiet_but_not_for_ever():
     now = [0.0]
     quiet = Quiet(lambda: now[0])

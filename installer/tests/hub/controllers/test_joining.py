@@ -223,6 +223,7 @@ def ignition_server(folder: Path, headers: dict[str, str]) -> Iterator[tuple[str
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_worker_gets_its_ignition_from_the_endpoint_with_its_token(
     world: HubWorld, installed: ApiServer, tmp_path: Path
 ) -> None:

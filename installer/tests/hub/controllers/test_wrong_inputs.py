@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from installer.assisted.enums import Stage
 from installer.hub.kube.kinds import (
     AGENT,
@@ -168,6 +170,7 @@ def test_a_spec_that_changes_after_the_start_is_refused_and_the_installation_goe
     assert world.user.hosts(uid_of(world.get(INFRA_ENV, key))) == []
 
 
+@pytest.mark.slow
 def test_a_wrong_pull_secret_is_told_without_it(world):
     key = Key(NAMESPACE, "odd")
     objects = cluster_objects("odd", world.service.releases[VERSION], world.service.pull_secret)

@@ -220,6 +220,7 @@ def values():
     return st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("name"), inner))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_value_in_any_field_is_refused_or_rendered(data):

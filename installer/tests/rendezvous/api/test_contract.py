@@ -77,6 +77,7 @@ def test_a_service_takes_the_versions_of_its_release_from_the_start(service: Sta
     assert user.list_infra_envs() == []
 
 
+@pytest.mark.slow
 def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Path) -> None:
     user, agent, watcher = (service.api(party) for party in ("user", "agent", "watcher"))
     machine = Machine(0, Network())
@@ -322,6 +323,7 @@ def _add_a_host(service: Standalone, user: Any, agent: Any, version: str) -> Non
     user.v2_deregister_cluster(cluster.id)
 
 
+@pytest.mark.slow
 def test_kernel_arguments_are_edited_where_the_image_has_them(service: Standalone, tmp_path: Path) -> None:
     user = service.api("user")
     wanted = [{"operation": "append", "value": "a=1"}, {"operation": "replace", "value": "a=2"}]

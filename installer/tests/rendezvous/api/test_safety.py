@@ -24,6 +24,7 @@ from installer.testing.service.api_kit import EVERY, JSON, KEYS, UUID, filled, h
 from installer.testing.service.rendezvous_kit import PULL_SECRET, make_keys
 
 
+@pytest.mark.slow
 def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
     strangers = make_keys()
 

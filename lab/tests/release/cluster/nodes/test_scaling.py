@@ -318,6 +318,7 @@ def test_a_member_that_the_quorum_needs_stays_and_the_operator_says_why(world, j
     assert "cannot remove member m2, whose node is gone: unhealthy voting etcd members found: m1" in finding.message
 
 
+@pytest.mark.slow
 def test_a_member_that_ends_while_it_is_asked_fails_no_later_test(signer, tmp_path):
     """Python leaves the socket of a connection that is reset before the handshake to the garbage collector."""
     (tmp_path / "ca.crt").write_text(signer.certificate)
