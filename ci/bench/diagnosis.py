@@ -158,7 +158,8 @@ def run(cases: Path | None, seeds: Sequence[int], undisturbed: int) -> None:
             cases = Path(made)
             wanted = ["--seeds", *map(str, seeds), "--undisturbed", str(undisturbed)]
             command = [sys.executable, "-m", "ci.tests.faults.cases", made, *wanted]
-            subprocess.run(command, check=True, stderr=subprocess.DEVNULL, timeout=7200)
+            if subprocess.run(command, check=False, stderr=subprocess.DEVNULL, timeout=7200).returncode:
+                sys.exit("diagnosis: no cases were made; python -m ci.tests.faults.cases DIR says why")
         try:
             for line in lines(cases):
                 print(line, flush=True)

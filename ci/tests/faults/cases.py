@@ -76,7 +76,6 @@ def _undisturbed(number: int) -> Row:
 
 def keep(row: Row, topology: Topology, outcome: Outcome, made: Path, folder: Path) -> None:
     """Leave a run's evidence and truth in a folder, laid out as that of a run in a lab (lab/evidence)."""
-    shutil.rmtree(folder, ignore_errors=True)
     (folder / "commands").mkdir(parents=True)
     (folder / "commands/01-wait-for.log").write_text(outcome.output + "\n")
     state = "failed" if outcome.code else "passed"
@@ -115,12 +114,14 @@ def _make(row: Row, root: Path) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     """Make the cases, some at once."""
     parser = argparse.ArgumentParser(prog="python -m ci.tests.faults.cases", description="Make cases of diagnosis.")
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, help="where to, new or empty")
     parser.add_argument("--rows", nargs="*", default=(), help="only these rows of the table (default: all that fail)")
     parser.add_argument("--seeds", type=int, nargs="*", default=())
     parser.add_argument("--undisturbed", type=int, default=0)
     parser.add_argument("--at-once", type=int, default=5)
     args = parser.parse_args(argv)
+    if args.folder.exists() and (not args.folder.is_dir() or any(args.folder.iterdir())):
+        parser.error(f"{args.folder}: want a new or empty folder")
     with ThreadPoolExecutor(args.at_once, "case") as pool:
         for line in pool.map(lambda row: _make(row, args.folder), rows(args.rows, args.seeds, args.undisturbed)):
             print(line, flush=True)

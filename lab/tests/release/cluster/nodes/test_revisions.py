@@ -85,6 +85,13 @@ class World:
         pod = self.api.get("v1", "Pod", f"installer-{number}-{name}", installerpod.NAMESPACE)
         pod["status"] = {"phase": phase, "containerStatuses": [{"state": {"terminated": {"message": message}}}]}
 
+    def roll_out(self, number):
+        """Bring a revision to all nodes."""
+        for name in ("m0", "m1", "m2"):
+            self.step()
+            self.end(name, number)
+            self.start(name, number)
+
     def force(self, reason):
         self.api.get("", "KubeAPIServer", "cluster")["spec"] = {"forceRedeploymentReason": reason}
 
@@ -120,10 +127,7 @@ def test_api_servers_follow_the_members_of_etcd_by_a_revision():
     world = World()
     endpoints = world.api.get("", "ConfigMap", revisions.ENDPOINTS, installerpod.NAMESPACE)
     endpoints["data"] = {f"{n}": f"192.0.2.{n}" for n in range(3)}
-    for name in ("m0", "m1", "m2"):
-        world.step()
-        world.end(name, 2)
-        world.start(name, 2)
+    world.roll_out(2)
     assert not world.step()
     stored = world.api.get("", "ConfigMap", "static-pods-m1-2", installerpod.NAMESPACE)["data"]
     asked = "--etcd-servers=https://192.0.2.0:2379,https://192.0.2.2:2379,https://localhost:2379\n"
@@ -140,10 +144,7 @@ def test_a_member_more_restarts_no_api_server_that_asks_enough():
     world = World()
     endpoints = world.api.get("", "ConfigMap", revisions.ENDPOINTS, installerpod.NAMESPACE)
     endpoints["data"] = {f"{n}": f"192.0.2.{n}" for n in range(2)}
-    for name in ("m0", "m1", "m2"):
-        world.step()
-        world.end(name, 2)
-        world.start(name, 2)
+    world.roll_out(2)
     endpoints["data"] |= {"2": "192.0.2.2"}
     assert not world.step()
     world.force("because")
